@@ -1,0 +1,249 @@
+"""What a site says about how scripts are built for it: the BuildConfig.
+
+A submitter reads it from a file, publishes it, and the plugin renders with it. The dataclasses
+below are the only list of the keys: the type of a field says which values it takes, the text under
+it what it means. The loader and the sample (``build_config_file.py``) and docs/build-config.md
+follow from them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, Optional
+
+RUNTIMES = ("apptainer", "singularity", "podman", "host")
+CLAIM_VARIABLES = ("namespace", "claim", "pod", "uid")
+REQUIRED = {"required": True}  # of a field that a file has to give, whatever default Python needs
+
+
+class Kind(enum.Enum):
+    """What a text must be; the words are those of the documentation."""
+
+    TEXT = "text"
+    BASH = "bash, any number of lines"
+    WORD = "text without white space"
+    ARGUMENT = "text on one line"
+    PATH = "absolute path"
+    PATH_OR_EMPTY = "absolute path, or empty"
+    PROGRAM = "absolute path without white space"
+    PLACE = "absolute path, URI, or empty"
+    CLAIM_PATH = "absolute path, may hold $namespace, $claim, $pod, $uid"
+    CLAIM = "claim or namespace/claim"
+    VARIABLE = "name of a variable"
+    VARIABLES = "shell pattern for names of variables"
+    CPU = "quantity of cpu"
+    BYTES = "quantity of bytes"
+
+
+class Choice(NamedTuple):
+    """A text that must be one of these."""
+
+    values: tuple[str, ...]
+
+
+class Whole(NamedTuple):
+    """A whole number that must not be smaller than this."""
+
+    minimum: int
+
+
+Path = Annotated[str, Kind.PATH]
+PathOrEmpty = Annotated[str, Kind.PATH_OR_EMPTY]
+Bash = Annotated[str, Kind.BASH]
+Word = Annotated[str, Kind.WORD]
+Count = Annotated[int, Whole(1)]
+CountOrZero = Annotated[int, Whole(0)]
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """Which program starts the containers."""
+
+    name: Annotated[str, Choice(RUNTIMES)] = "host"
+    """What the containers run under; host is no container at all: the command runs as it is."""
+    executable: PathOrEmpty = ""
+    """The program; empty: the name above is looked up on PATH at the node."""
+    options: tuple[Annotated[str, Kind.ARGUMENT], ...] = ()
+    """Further options for every container start (apptainer exec, podman run), one word each."""
+    gpu: Annotated[str, Choice(("auto", "always", "never"))] = "auto"
+    """GPUs go to the containers that ask for them (auto), to every one, or to none."""
+
+
+@dataclass(frozen=True)
+class Apptainer:
+    """Flags of Apptainer and Singularity; the other runtimes ignore them."""
+
+    fakeroot: bool = False
+    """--fakeroot: the container's user looks like root to itself."""
+    userns: bool = False
+    """--userns: run in a user namespace even where the installation is setuid."""
+    uts: bool = False
+    """--uts: a host name of its own."""
+    containall: bool = False
+    """--containall: PID and IPC namespaces of its own, nothing of the node's /dev and home."""
+    no_init: bool = False
+    """--no-init: no init process in a PID namespace of its own."""
+    no_home: bool = True
+    """--no-home: the home directory of the job's user stays outside."""
+    no_privs: bool = False
+    """--no-privs: drop all privileges, also root's."""
+    unsquash: bool = False
+    """--unsquash: unpack the image before the start, for nodes that cannot mount it."""
+    writable_tmpfs: bool = True
+    """A writable layer over the image, gone with the container, as Kubernetes has it."""
+    tmp_dir: Annotated[str, Choice(("scratch", "bind", "none"))] = "scratch"
+    """/tmp and /var/tmp: the container's own, empty at first; the node's; or what the image has."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """Where images come from and where they are kept."""
+
+    prefix: Word = ""
+    """Put before an image that has no scheme and is no absolute path; empty means docker://."""
+    root: Annotated[str, Kind.PLACE] = ""
+    """Where relative image names are looked up; a pod's image-root annotation wins."""
+    directory: PathOrEmpty = ""
+    """Prebuilt images: the file or folder named like the image, ":" turned to "_", is used."""
+    unpacked: PathOrEmpty = ""
+    """Root of an unpacked-image tree such as /cvmfs/unpacked.cern.ch, used for what it holds."""
+    cache: PathOrEmpty = ""
+    """Shared cache of pulled images; empty: .interlink/images in the job user's home directory."""
+    pull_attempts: Count = 5
+    """How often a failing pull is tried before the container fails with ErrImagePull."""
+    pull_backoff_s: Count = 10
+    """Pause after the first failing pull; doubled each time, up to 300 s (ImagePullBackOff)."""
+    always_recheck_s: CountOrZero = 300
+    """With pull policy Always, a cached image is taken as current for this long."""
+    lock_stale_s: Count = 60
+    """A puller that has not renewed its lock for so long is taken for dead."""
+
+
+@dataclass(frozen=True)
+class HostPath:
+    """A path of the site that pods may mount by hostPath, with everything below it."""
+
+    path: Path = field(default="", metadata=REQUIRED)
+    """The file or directory at the site."""
+    read_only: bool = False
+    """Whether every mount of it is read-only, whatever the pod says."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Where a PersistentVolumeClaim lives at the site."""
+
+    path: Annotated[str, Kind.CLAIM_PATH] = field(default="", metadata=REQUIRED)
+    """Its directory; $namespace, $claim, $pod and $uid are those of the pod that mounts it."""
+    read_only: bool = False
+    """Whether every mount of it is read-only, whatever the pod says."""
+
+
+@dataclass(frozen=True)
+class Volumes:
+    """Storage that pods can use."""
+
+    scratch: PathOrEmpty = ""
+    """Node-local directory for emptyDir volumes and scratch; empty: the job's own directory."""
+    memory: Path = "/dev/shm"
+    """Directory for emptyDir volumes with medium Memory."""
+    host_paths: tuple[HostPath, ...] = ()
+    """hostPath volumes are refused unless they are one of these or below one."""
+    claims: Mapping[Annotated[str, Kind.CLAIM], Claim] = field(default_factory=dict)
+    """The claims that pods can mount; one named with its namespace wins over the bare name."""
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What containers see of the site's environment."""
+
+    set: Mapping[Annotated[str, Kind.VARIABLE], str] = field(default_factory=dict)
+    """Variables for every container (proxies, for example); the pod's own win."""
+    keep: tuple[Annotated[str, Kind.VARIABLES], ...] = (
+        "SLURM_*",
+        "PMI_*",
+        "PMIX_*",
+        "OMPI_*",
+        "CUDA_VISIBLE_DEVICES",
+        "NVIDIA_*",
+        "ROCR_VISIBLE_DEVICES",
+        "HIP_VISIBLE_DEVICES",
+        "GPU_DEVICE_ORDINAL",
+        "ZE_AFFINITY_MASK",
+        "_CONDOR_*",
+    )
+    """Variables of the batch system that containers inherit, as shell patterns."""
+    path: tuple[Path, ...] = ()
+    """Directories put in front of PATH for the job script itself (to find the runtime)."""
+
+
+@dataclass(frozen=True)
+class Script:
+    """The bash around the pod."""
+
+    bash: Annotated[str, Kind.PROGRAM] = "/bin/bash"
+    """The bash that runs the job, version 4.2 or later; it stands in the script's first line."""
+    header: Bash = ""
+    """Bash run before anything of the pod (module load, ...)."""
+    footer: Bash = ""
+    """Bash run after the last container has ended, whatever happened."""
+    cgroups: Annotated[str, Choice(("auto", "off"))] = "auto"
+    """auto: memory limits by cgroup where the job may make one, else by a watcher; off: watcher."""
+    restart_backoff_s: Count = 10
+    """Pause before the second restart of a container; doubled each time."""
+    restart_backoff_max_s: Count = 300
+    """The longest pause before a restart."""
+    rerun: bool = False
+    """Whether a script that finds itself already started once may run again (a requeued job)."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """Quantities as Kubernetes writes them."""
+
+    cpu: Optional[Annotated[str, Kind.CPU]] = None
+    """Cores: 2, or 500m for half a core."""
+    memory: Optional[Annotated[str, Kind.BYTES]] = None
+    """Bytes: 512Mi, 4Gi."""
+    gpus: Optional[CountOrZero] = None
+    """GPUs, of any make."""
+    wall_time_s: Optional[Count] = None
+    """Seconds from the job's start to its end."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What pods may ask for."""
+
+    privileged: bool = False
+    """Whether privileged containers and added capabilities are allowed."""
+    annotations: tuple[Word, ...] = ("*",)
+    """Which job annotations count, by their name after the slash, as shell patterns."""
+    forbidden_annotations: tuple[Word, ...] = ()
+    """These are refused, whatever ``annotations`` says."""
+
+
+@dataclass(frozen=True)
+class BuildConfig:
+    """All of it; every part has defaults, so that an empty file is a valid one."""
+
+    runtime: Runtime = field(default_factory=Runtime)
+    """Which program starts the containers."""
+    apptainer: Apptainer = field(default_factory=Apptainer)
+    """Flags of Apptainer and Singularity; the other runtimes ignore them."""
+    images: Images = field(default_factory=Images)
+    """Where images come from and where they are kept."""
+    volumes: Volumes = field(default_factory=Volumes)
+    """Storage that pods can use."""
+    environment: Environment = field(default_factory=Environment)
+    """What containers see of the site's environment."""
+    script: Script = field(default_factory=Script)
+    """The bash around the pod."""
+    defaults: Resources = field(default_factory=lambda: Resources(cpu="1", memory="1Gi"))
+    """What a pod gets that asks for nothing."""
+    limits: Resources = field(default_factory=Resources)
+    """The most that a pod may ask for; a pod that asks for more is refused."""
+    rules: Rules = field(default_factory=Rules)
+    """What pods may ask for."""

@@ -1,0 +1,252 @@
+"""The bash that says what one container is: its half of job.sh and of secret/pod.sh."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from templates import images
+from templates.annotations import JobAnnotations
+from templates.build_config import BuildConfig
+from templates.credentials import registry_login
+from templates.errors import PodRejected
+from templates.library import APPTAINER, is_odd
+from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
+from templates.quantity import byte_count
+from templates.shell import quote, words
+from templates.volumes import File, Source
+from templates.wellknown import gpu_vendor
+
+_PRIVATE = 0o600
+# Apptainer's --bind splits at the first two of these and unquotes at the third.
+_ODD_IN_PATHS = frozenset(",:\\")
+_KEPT_BY_APPTAINER = frozenset(("IFS", "PPID"))
+_PODMAN_DEVICES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "intel.com/gpu"}
+_APPTAINER_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
+
+
+class Site(NamedTuple):
+    """What all containers of a pod have in common at a site."""
+
+    pod: Pod
+    config: BuildConfig
+    annotations: JobAnnotations
+    volumes: Mapping[str, Source]
+
+
+class Gathered(NamedTuple):
+    """What a pod's containers add to its job while they are put into bash, one after the other."""
+
+    files: list[File]
+    needs: set[str]  # of library.NEEDS
+    functions: list[str]  # for job.sh: one for each container
+    secrets: list[str]  # for secret/pod.sh: one for each container
+    actions: list[str]  # for secret/pod.sh: one for each probe and hook
+
+
+def add_container(site: Site, index: int, container: Container, to: Gathered) -> None:
+    """Put one container into bash."""
+    image = container.image
+    lines: list[str] = []
+    entrypoint = ""
+    if site.config.runtime.name == "host":
+        if not container.command:
+            where = f"pod.spec containers[{container.name}].command"
+            raise PodRejected(where, "must be given: the host runtime has no images")
+    else:
+        image, lines = _image(site, index, container, to)
+        if container.command and site.config.runtime.name == "podman":
+            command = json.dumps(container.command, ensure_ascii=False)
+            entrypoint = f"    entrypoint={quote(command)}\n"
+    lines += _facts(site, container, to.needs)
+    lines += _actions(index, container, to)
+    lines += _binds(site, container, to.needs)
+    facts = "".join([f"    {line}\n" for line in lines])
+    to.functions.append(
+        f"\ncontainer_{index}() {{\n"
+        f"    name={container.name} kind={container.kind} image={quote(image)}\n{facts}}}\n"
+    )
+    to.secrets.append(
+        f"secret_{index}() {{ # {container.name}\n"
+        f"    command=({words(container.command)}) args=({words(container.args)})\n"
+        f"    env=(\n        {_environment(site, container, to.needs)}\n    )\n{entrypoint}}}\n"
+    )
+
+
+def _environment(site: Site, container: Container, needs: set[str]) -> str:
+    """What every pod has, then what the site sets, then the container's own: the last one wins."""
+    env = {"HOSTNAME": site.pod.hostname, **site.config.environment.set}
+    if site.annotations.pod_ip:
+        env["POD_IP"] = site.annotations.pod_ip
+    env.update(container.env)
+    if site.config.runtime.name in APPTAINER and not _KEPT_BY_APPTAINER.isdisjoint(env):
+        where = f"pod.spec containers[{container.name}].env"
+        raise PodRejected(where, f"{site.config.runtime.name} keeps IFS and PPID for itself")
+    # Apptainer would turn a carriage return in what it is told by prefix into a new line.
+    if any(map(is_odd, env)) or "\r" in "".join(env.values()):
+        needs.add("odd")
+    return words([f"{name}={value}" for name, value in env.items()], "\n        ")
+
+
+def _image(site: Site, index: int, container: Container, to: Gathered) -> tuple[str, list[str]]:
+    """What the runtime is told to start, and what else is to be known of it."""
+    config, pod = site.config, site.pod
+    where = f"pod.spec containers[{container.name}].image"
+    root = site.annotations.image_root
+    image = images.find(container.image, config.runtime.name, config.images, root, where)
+    lines = [f"pull={container.pull_policy} file={quote(image.file)}"]
+    if container.pull_policy == "Always":
+        to.needs.add("always")
+    if image.places:
+        to.needs.add("places")
+        lines.append(f"places=({words(image.places)})")
+    login = registry_login(image.registry, pod) if image.registry and pod.pull_secrets else None
+    if login is not None:
+        to.needs.add("login")
+        to.files.append(File(f"secret/login-{index}", login.lines(), _PRIVATE, True))
+        to.files.append(File(f"secret/login-{index}.json", login.document(), _PRIVATE, True))
+        lines.append(f"login=login-{index}")
+    return image.reference, lines
+
+
+def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
+    lines = []
+    if container.kind == SIDECAR:
+        needs |= {"sidecars", "restarts"}
+    if container.working_dir:
+        lines.append(f"workdir={quote(container.working_dir)}")
+    if container.message_from_logs:
+        needs.add("message_from_logs")
+        lines.append("message=logs")
+    if container.message_path != "/dev/termination-log":
+        lines.append(f"message_path={quote(container.message_path)}")
+    if "memory" in container.limits:
+        needs.add("memory")
+        lines.append(f"memory={byte_count(container.limits['memory'])}")
+    lines += _runtime_facts(container, site.config)
+    flags = site.annotations.mpi_flags
+    if flags is not None and container.kind == MAIN:
+        lines.append(f'launcher=(mpiexec -np "${{SLURM_NTASKS:-1}}" {words(flags)})')
+    return lines
+
+
+def _runtime_facts(container: Container, config: BuildConfig) -> list[str]:
+    lines = []
+    gpu = _gpu(container, config)
+    if gpu:
+        lines.append(f"gpu={gpu}")
+    security = container.security
+    if security.read_only_root or not config.apptainer.writable_tmpfs:
+        lines.append("writable=")
+    if config.runtime.name != "podman":
+        return lines
+    if security.run_as_user is not None:
+        group = "" if security.run_as_group is None else f":{security.run_as_group}"
+        lines.append(f"user={security.run_as_user}{group}")
+    flags = [f"--cap-drop={name}" for name in security.drop_capabilities]
+    flags += [f"--cap-add={name}" for name in security.add_capabilities]
+    flags += ["--privileged"] if security.privileged else []
+    if flags:
+        lines.append(f"capabilities=({words(flags)})")
+    return lines
+
+
+def _gpu(container: Container, config: BuildConfig) -> str:
+    """The runtime's way to hand over GPUs; empty: none."""
+    if config.runtime.gpu == "never":
+        return ""
+    vendor = "nvidia" if config.runtime.gpu == "always" else ""
+    for name, amount in {**container.requests, **container.limits}.items():
+        if gpu_vendor(name) and amount != "0":
+            vendor = gpu_vendor(name)
+            break
+    known = _PODMAN_DEVICES if config.runtime.name == "podman" else _APPTAINER_FLAGS
+    return known.get(vendor, "")
+
+
+def _binds(site: Site, container: Container, needs: set[str]) -> list[str]:
+    """Mounts with parents before children, whatever the order in the pod."""
+    lines = []
+    paths = []
+    for bind in site.annotations.mounts:
+        needs.add("nested")
+        paths += [bind.source, bind.target]
+        mode = "ro" if bind.read_only else "rw"
+        lines.append(f"bind {quote(bind.source)} {quote(bind.target)} {mode}")
+    for mount in sorted(container.mounts, key=_depth):
+        source = site.volumes[mount.volume]
+        if source.check:
+            lines.append(source.check)
+        paths += [source.word, mount.path, mount.sub_path]
+        sub_path = ""
+        if mount.sub_path:
+            needs.add("sub_paths")
+            sub_path = f" {quote(mount.sub_path)}"
+        mode = "ro" if mount.read_only or source.read_only else "rw"
+        lines.append(f"bind {source.word} {quote(mount.path)} {mode}{sub_path}")
+    if not _ODD_IN_PATHS.isdisjoint("".join(paths)):
+        needs.add("odd_paths")
+    if _are_nested(container.mounts):
+        needs.add("nested")
+    return lines
+
+
+def _depth(mount: Mount) -> int:
+    return mount.path.rstrip("/").count("/")
+
+
+def _are_nested(mounts: Iterable[Mount]) -> bool:
+    paths = sorted([mount.path.rstrip("/") + "/" for mount in mounts])
+    return any(map(str.startswith, paths[1:], paths))
+
+
+def _actions(index: int, container: Container, to: Gathered) -> list[str]:
+    """Which probes and hooks there are; what each does is a bash function of its own."""
+    lines = []
+    actions: list[Action] = []
+    probes = {
+        "startup": container.startup,
+        "liveness": container.liveness,
+        "readiness": container.readiness,
+    }
+    found = [(name, probe) for name, probe in probes.items() if probe]
+    if found:
+        to.needs.add("probes")
+        lines.append(f"probes={quote(' '.join([name for name, _ in found]))}")
+    for name, probe in found:
+        actions.append(probe.action)
+        line = f"{name}_{index}() {{ {_action_line(probe.action)} {_numbers(probe)}; }}\n"
+        to.actions.append(line)
+    hooks = {"post_start": container.post_start, "pre_stop": container.pre_stop}
+    used = [(name, action) for name, action in hooks.items() if action]
+    if used:
+        to.needs.add("hooks")
+        lines.append(f"hooks={quote(' '.join([name for name, _ in used]))}")
+    for name, action in used:
+        actions.append(action)
+        to.actions.append(f"{name}_{index}() {{ {_action_line(action)}; }}\n")
+    if any(action.kind == "exec" for action in actions):  # they have to go inside the container
+        to.needs.add("joined")
+        lines.append("shared=1")
+    return lines
+
+
+def _action_line(action: Action) -> str:
+    host = action.host or "127.0.0.1"
+    headers = [f"{name}: {value}" for name, value in action.headers]
+    told = {
+        "exec": ["exec", *action.command],
+        "sleep": ["sleep", str(action.seconds)],
+        "tcp": ["tcp", host, str(action.port)],
+        "http": ["http", action.scheme, host, str(action.port), action.path, *headers],
+    }[action.kind]
+    return f"action=({words(told)})"
+
+
+def _numbers(probe: Probe) -> str:
+    grace = "" if probe.grace_period_s is None else probe.grace_period_s
+    return (
+        f"initial={probe.initial_delay_s} period={probe.period_s} timeout={probe.timeout_s} "
+        f"successes={probe.success_threshold} failures={probe.failure_threshold} grace={grace}"
+    )

@@ -1,0 +1,159 @@
+"""The text of job.sh and of the files that it reads.
+
+job.sh has two halves. The first says what is to run and is made for each pod; the second, the
+functions, depends only on the site and on which of them the pod needs, and is rendered once for
+each such choice. What may be secret (commands, environments, probes) is in secret/pod.sh instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from templates import __version__
+from templates.annotations import JobAnnotations
+from templates.build_config import BuildConfig
+from templates.container_script import Gathered, Site, add_container
+from templates.library import APPTAINER, library, site_facts
+from templates.pod import Pod
+from templates.shell import quote, words
+from templates.volumes import File, Source, sources
+
+_PRIVATE = 0o600
+_EXPLANATION = """ Start it with
+#     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
+# Beside it: secret/ (commands, environment, Secrets; gone when the job has ended), volumes/, logs/
+# (a growing file per container and start, with an index of seconds), records (what was reported).
+# shellcheck disable=SC1091,SC2016,SC2034,SC2154,SC2163,SC2317,SC2329
+"""
+# Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.
+_CONTAINER_ENV = (
+    b"for interlink_ln in /bin/ln /usr/bin/ln; do\n"
+    b"    $interlink_ln -s /.interlink/message /dev/termination-log 2>/dev/null && break\n"
+    b"done || :\n"
+    b"unset interlink_ln\n"
+)
+
+
+def write(
+    job: str, pod: Pod, config: BuildConfig, annotations: JobAnnotations
+) -> tuple[str, tuple[File, ...]]:
+    """job.sh, and everything that has to lie beside it."""
+    volumes = sources(pod, config)
+    site = Site(pod, config, annotations, volumes)
+    files = [file for source in volumes.values() for file in source.files]
+    gathered = Gathered(files, _needs_of_the_pod(site), [], [], [])
+    for index, container in enumerate(pod.containers):
+        add_container(site, index, container, gathered)
+    files.append(File("secret/pod.sh", _secret(gathered).encode(), _PRIVATE, True))
+    files += _site_files(config, pod, annotations)
+    functions = library(site_facts(config), frozenset(gathered.needs))
+    return _head(job, site, gathered) + functions, tuple(files)
+
+
+def _head(job: str, site: Site, gathered: Gathered) -> str:
+    """The first half of job.sh. Names were checked: what needs quotes for bash is no name."""
+    pod, config, script = site.pod, site.config, site.config.script
+    deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
+    runtime = quote(config.runtime.executable or config.runtime.name)
+    containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
+    return (
+        f"#!{script.bash}\n"
+        f"# Pod {pod.namespace}/{pod.name} as a batch job, written by interlink-nats {__version__}."
+        f"{_EXPLANATION}\n"
+        f"JOB={job}\n"
+        f"NAMESPACE={pod.namespace} POD={pod.name}\n"
+        f"RUNTIME={runtime} OPTIONS=({_options(config, site.annotations)})\n"
+        f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s}"
+        f" BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}\n"
+        f"{deadline}CONTAINERS=({containers})\n{_list_volumes(site.volumes)}\n"
+        "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
+        f"{''.join(gathered.functions)}"
+    )
+
+
+def _secret(gathered: Gathered) -> str:
+    return (
+        "# Commands and environments of the containers, read by job.sh. "
+        "Removed when the job has ended.\n"
+        f"{''.join(gathered.secrets)}{''.join(gathered.actions)}"
+    )
+
+
+def _needs_of_the_pod(site: Site) -> set[str]:
+    """Which of library.NEEDS the pod has whatever its containers are."""
+    pod, annotations, script = site.pod, site.annotations, site.config.script
+    needs = {
+        "restarts": pod.restart_policy != "Never",
+        "deadline": pod.deadline_s is not None,
+        "hosts": pod.host_aliases,
+        "binds": site.volumes or annotations.mounts,
+        "container_commands": annotations.singularity_commands,
+        "pre_exec": annotations.pre_exec,
+        "tunnel": annotations.tunnel_commands,
+        "header": script.header,
+        "footer": script.footer,
+    }
+    found = {name for name, needed in needs.items() if needed}
+    for source in site.volumes.values():
+        found |= _needs_of_a_volume(source)
+    return found
+
+
+def _needs_of_a_volume(source: Source) -> set[str]:
+    needs = {
+        "empty_dirs": source.empty_dir,
+        "memory_dirs": source.in_memory,
+        "sizes": source.size_limit,
+        "host_paths": source.check,
+    }
+    return {name for name, needed in needs.items() if needed}
+
+
+def _options(config: BuildConfig, annotations: JobAnnotations) -> str:
+    """The runtime's options for every container start, as bash words."""
+    options: list[str] = []
+    if config.runtime.name in APPTAINER:
+        flags = config.apptainer
+        options.append("--containall" if flags.containall else "--contain")
+        options.append("--pid")
+        for name in ("fakeroot", "userns", "uts", "no_init", "no_home", "no_privs", "unsquash"):
+            if getattr(flags, name):
+                options.append(f"--{name.replace('_', '-')}")
+        if flags.tmp_dir == "none":
+            options.append("--no-mount=tmp")
+        if flags.tmp_dir == "bind":
+            options += ["--bind=/tmp", "--bind=/var/tmp"]
+    if config.runtime.name == "podman":
+        options.append("--network=host")
+    return words([*options, *config.runtime.options, *annotations.options])
+
+
+def _list_volumes(volumes: Mapping[str, Source]) -> str:
+    """The function that names the directories of emptyDir volumes; nothing when there are none."""
+    empty = [source for source in volumes.values() if source.empty_dir]
+    if not empty:
+        return ""
+    lines = [f"    EMPTY_DIRS=({' '.join([source.word for source in empty])})\n"]
+    sized = [source for source in empty if source.size_limit]
+    if sized:
+        lines.append(f"    SIZED=({' '.join([source.word for source in sized])})\n")
+        lines.append(f"    SIZES=({' '.join([str(source.size_limit) for source in sized])})\n")
+    return f"\nlist_volumes() {{\n{''.join(lines)}}}\n"
+
+
+def _site_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
+    if config.runtime.name in APPTAINER:
+        yield File("container-env.sh", _CONTAINER_ENV, 0o644, False)
+    if pod.host_aliases:
+        lines = "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in pod.host_aliases)
+        yield File("hosts", f"# From the pod's hostAliases.\n{lines}".encode(), 0o644, False)
+    texts = (
+        ("header.sh", config.script.header, False),
+        ("footer.sh", config.script.footer, False),
+        ("secret/pre-exec.sh", annotations.pre_exec, True),
+        ("secret/container-commands.sh", annotations.singularity_commands, True),
+        ("secret/tunnel.sh", annotations.tunnel_commands, True),
+    )
+    for path, text, secret in texts:
+        if text:
+            yield File(path, text.encode() + b"\n", _PRIVATE, secret)

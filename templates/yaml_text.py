@@ -1,0 +1,93 @@
+"""YAML as Kubernetes reads it: everything ends up as what JSON could have said.
+
+PyYAML follows YAML 1.1 to the letter; two of its surprises are switched off: dates stay text, and
+``12:30`` is no number of base 60. Anchors may be used, but not to blow a small file up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from templates.errors import PodRejected
+
+try:
+    from yaml import CSafeLoader as _SafeLoader
+except ImportError:  # PyYAML without libyaml: the same, ten times slower
+    from yaml import SafeLoader as _SafeLoader  # type: ignore[assignment]
+
+_DEEPEST = 100
+_MOST_VALUES = 500_000
+
+_INT = "tag:yaml.org,2002:int"
+_FLOAT = "tag:yaml.org,2002:float"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(_SafeLoader):
+    """The safe loader without dates and numbers of base 60."""
+
+
+_NUMBERS = (
+    (_INT, re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$")),
+    (
+        _FLOAT,
+        re.compile(r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?$"),
+    ),
+)
+_Loader.yaml_implicit_resolvers = {
+    first: [entry for entry in entries if entry[0] not in (_INT, _FLOAT, _TIMESTAMP)]
+    for first, entries in _SafeLoader.yaml_implicit_resolvers.items()
+}
+for _first in "-+.0123456789":
+    _Loader.yaml_implicit_resolvers.setdefault(_first, []).extend(_NUMBERS)
+
+
+def load_documents(where: str, text: str) -> Iterator[Any]:
+    """The documents of a file that are not empty, as JSON values; one line for every error."""
+    try:
+        documents = list(yaml.load_all(text, Loader=_Loader))
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise PodRejected(where, f"is not YAML: {_reason(error)}") from None
+    budget = [_MOST_VALUES]
+    for document in documents:
+        if document is not None:
+            yield _plain(document, where, _DEEPEST, budget)
+
+
+def _reason(error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    problem = getattr(error, "problem", None)
+    if problem is None or mark is None:
+        return str(error)
+    return f"{problem} in line {mark.line + 1}, column {mark.column + 1}"
+
+
+def _plain(value: object, where: str, depth: int, budget: list[int]) -> Any:
+    """A copy without aliases, with names as text; the budget ends files that expand without end."""
+    budget[0] -= 1
+    if depth < 0 or budget[0] < 0:
+        raise PodRejected(where, "is nested too deeply or refers to itself")
+    if type(value) is dict:
+        found: dict[str, Any] = {}
+        for key, entry in value.items():
+            found[_name(key, where)] = _plain(entry, where, depth - 1, budget)
+        return found
+    if type(value) is list:
+        return [_plain(entry, where, depth - 1, budget) for entry in value]
+    if value is None or type(value) in (str, bool, int, float):
+        return value
+    raise PodRejected(where, f"has a value that JSON does not know: {type(value).__name__}")
+
+
+def _name(key: object, where: str) -> str:
+    if type(key) is str:
+        return key
+    if type(key) is bool:
+        return "true" if key else "false"
+    if type(key) is int:
+        return str(key)
+    raise PodRejected(where, f"has a key that is not text: {str(key)[:80]}")

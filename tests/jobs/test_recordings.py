@@ -1,0 +1,217 @@
+"""Create requests as interLink has really sent them, in two of its versions."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from templates.build_config import (
+    RUNTIMES,
+    BuildConfig,
+    Claim,
+    HostPath,
+    Runtime,
+    Volumes,
+)
+from templates.errors import PodRejected
+from templates.job import build
+from templates.request import read_create_request
+from tests.jobs.web import web_server
+from tests.site import BUSYBOX, ENTRY, REPOSITORY, Site
+
+FOLDER = REPOSITORY / "tests" / "data" / "recordings"
+RECORDINGS = sorted(FOLDER.glob("*/create-*.json"))
+VOLUMES = Volumes(host_paths=(HostPath("/data"),), claims={"data": Claim("/srv/$namespace/$claim")})
+# What cannot run as it was recorded: on no site, or where there are no images.
+REFUSED = {
+    "create-generic-ephemeral": "pod.spec.volumes[d]: volumes of type nfs are not supported",
+}
+REFUSED_BY_HOST = {
+    "create-claim": "pod.spec containers[c].command: must be given: the host runtime has no images",
+    "create-everything": (
+        "pod.spec containers[helper].command: must be given: the host runtime has no images"
+    ),
+}
+
+PASSWORD = "p'a\"s$s`w\\ord\n"
+PLAIN = "a 'b' \"c\" $D `e`"
+SETTINGS = {"a.yaml": "k: v\nl: 'w'\n", "mode": "fast", "odd.key-name": "x y"}
+ACCOUNT = {
+    "ca.crt": "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n",
+    "namespace": "rec",
+    "token": "HEADER.PAYLOAD.SIGNATURE",
+}
+ENVIRONMENT = {
+    "PLAIN": PLAIN,
+    "EMPTY": "",
+    "MULTI": "x\ny\n",
+    "REF": f"{PLAIN}-$(NOPE)-$(PLAIN)",
+    "odd.name-x": "1",
+    "MODE": "fast",
+    "PASSWORD": PASSWORD,
+    "POD_NAME": "everything",
+    "NODE": "interlink",
+    "LABEL": "rec",
+    **{f"S_{key}": value for key, value in SETTINGS.items()},
+    "user": "ann",
+    "password": PASSWORD,
+    "HOSTNAME": "everything",
+}
+# What is mounted, as Kubernetes shows it, under the name of the folder that main copies it to.
+CONTENTS = {
+    "app": {"conf/a.yaml": SETTINGS["a.yaml"], "mode": "fast"},
+    "sec": {"password": PASSWORD, "user": "ann"},
+    "proj": {**SETTINGS, "blob.bin": "\0\1\2\3\4\xff", "who/user": "ann", "name": "everything"},
+    "down": {"labels": 'app="rec"\ntier="1"', "cpu": "2"},
+    "serviceaccount": ACCOUNT,
+}
+CONTENTS["proj"]["token"] = ACCOUNT["token"]
+MODES = {"app/conf/a.yaml": "400", "app/mode": "644", "sec/user": "400", "down/labels": "644"}
+
+# In the place of Python: says what has arrived, and waits until the test has seen it ($$$$ is $$).
+MAIN = r"""
+cat /proc/$$$$/environ >/work/environ
+pwd >/work/pwd
+account=/var/run/secrets/kubernetes.io/serviceaccount
+for folder in /etc/app /etc/sec /etc/proj /etc/down "$account"; do
+    mkdir -p "/work/copy/${folder##*/}"
+    (cd "$folder" && find . -type f | while read -r file; do
+        mkdir -p "/work/copy/${folder##*/}/${file%/*}"
+        cat "$file" >"/work/copy/${folder##*/}/$file"
+        echo "${folder##*/}/${file#./} $(stat -L -c %a "$file")" >>/work/modes
+    done)
+done
+[ -d /etc/one.yaml ] && echo one.yaml is a folder >>/work/notes
+touch /data/x 2>/dev/null || echo data is read-only >>/work/notes
+touch /dev/shm/x && echo memory is writable >>/work/notes
+grep '10.1.2.3.*db.local' /etc/hosts >>/work/notes
+: >/work/ready
+until [ -e /work/go ]; do sleep 0.05; done
+echo "$MODE"
+exit 3
+"""
+
+
+def body_of(path: Path) -> dict[str, Any]:
+    body = json.loads(path.read_text(encoding="utf-8"))["body"]
+    first: dict[str, Any] = body[0] if isinstance(body, list) else body
+    return first
+
+
+def label(path: Path) -> str:
+    return f"{path.parent.name}-{path.stem}"
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+@pytest.mark.parametrize("path", RECORDINGS, ids=label)
+def test_recorded_requests_translate(path: Path, runtime: str) -> None:
+    config = BuildConfig(runtime=Runtime(name=runtime), volumes=VOLUMES)
+    refused = REFUSED.get(path.stem)
+    if runtime == "host":
+        refused = refused or REFUSED_BY_HOST.get(path.stem)
+    request = json.dumps(json.loads(path.read_text(encoding="utf-8"))["body"]).encode()
+    if refused:
+        with pytest.raises(PodRejected, match=re.escape(refused)):
+            build(read_create_request(request), config)
+        return
+    body = body_of(path)
+    job = build(read_create_request(request), config)
+    spec = body["pod"]["spec"]
+    named = [c["name"] for key in ("initContainers", "containers") for c in spec.get(key, ())]
+    assert [name for name, _, _ in job.containers] == named
+    assert job.name.endswith(body["pod"]["metadata"]["uid"])
+
+
+def adapted(path: Path, runtime: str, data: Path, port: int) -> bytes:
+    """The request with what this machine cannot give replaced, and nothing else.
+
+    The images come from registries: main gets busybox, and as that has no Python, another command;
+    helper an image with an entrypoint (without images: that entrypoint). The path and the port of
+    the machine are ones that are free here.
+    """
+    body = copy.deepcopy(body_of(path))
+    main, helper = body["pod"]["spec"]["containers"]
+    main.update(image=BUSYBOX, command=["sh", "-c"], args=[MAIN])
+    helper.update(image=ENTRY, imagePullPolicy="IfNotPresent")
+    if runtime == "host":
+        helper["command"] = ["/bin/echo", "entry-point"]
+    main["ports"][0]["containerPort"] = port
+    main["readinessProbe"]["tcpSocket"]["port"] = port
+    (volume,) = (v for v in body["pod"]["spec"]["volumes"] if "hostPath" in v)
+    volume["hostPath"]["path"] = str(data / "foo")
+    return json.dumps(body).encode()
+
+
+@pytest.mark.parametrize("version", ["0.5.2-pre2", "0.6.2"])
+def test_the_recorded_pod_with_everything_runs(site: Site, version: str) -> None:
+    path = FOLDER / version / "create-everything.json"
+    data, memory = site.folder / "data", site.folder / "memory"
+    for folder in (data, memory):
+        folder.mkdir()
+        folder.chmod(0o777)
+    # The machine's /dev/shm is shared by the tests that run this pod at the same time.
+    volumes = Volumes(host_paths=(HostPath(str(data)),), memory=str(memory))
+    config = replace(site.config, volumes=volumes)
+    config = replace(config, runtime=replace(config.runtime, gpu="never"))  # there are none here
+    with web_server() as web:
+        running = site.start(
+            read_create_request(adapted(path, site.runtime, data, web.port)), config
+        )
+        work = running.directory / "scratch" / "work"
+        try:
+            running.until(lambda _: (work / "ready").exists())
+            state = running.until(
+                lambda state: "main" in state.containers and state.containers["main"].ready
+            )
+            assert state.containers["main"].begun
+            assert state.containers["sidecar"].begun
+            check_what_arrived(work)
+        finally:
+            work.mkdir(parents=True, exist_ok=True)
+            (work / "go").touch()
+            done = running.wait()
+    assert all(request.startswith(b"GET /live HTTP/1.1\r\n") for request in web.requests)
+    ends = done.ends()
+    assert {name: ends[name] for name in ("first", "second", "helper", "main")} == {
+        "first": 0,
+        "second": 0,
+        "helper": 0,
+        "main": 3,
+    }
+    assert "sidecar" in ends
+    assert done.code == 3
+    assert (done.log("second"), done.log("main")) == ("one\n", "fast\n")
+    assert done.log("helper") == "entry-point --serve\n"
+    end = done.state.containers["main"].end
+    assert end is not None
+    assert end.message == "fast\n"  # FallbackToLogsOnError
+    assert (data / "foo").is_dir()
+    assert not (data / "foo" / "x").exists()
+
+
+def check_what_arrived(work: Path) -> None:
+    entries = (work / "environ").read_bytes().split(b"\0")[:-1]
+    env = dict(entry.decode().split("=", 1) for entry in entries)
+    assert {name: env.get(name) for name in ENVIRONMENT} == ENVIRONMENT
+    assert (work / "pwd").read_text() == "/work\n"
+    for folder, files in CONTENTS.items():
+        copied = work / "copy" / folder
+        found = {
+            str(file.relative_to(copied)): file.read_bytes()
+            for file in copied.rglob("*")
+            if file.is_file()
+        }
+        assert found == {name: text.encode("latin-1") for name, text in files.items()}, folder
+    modes = dict(line.split() for line in (work / "modes").read_text().splitlines())
+    assert {name: modes[name] for name in MODES} == MODES
+    notes = (work / "notes").read_text().splitlines()
+    assert notes[:3] == ["one.yaml is a folder", "data is read-only", "memory is writable"]
+    assert "db.local" in notes[3]
+    assert (work / "helper").is_dir()  # the subPathExpr of helper
+    assert (work / "one").read_text() == "one\n"

@@ -1,0 +1,454 @@
+"""However a pod is told to end: its containers are told, waited for, killed; nothing is left."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from templates.results import RUNNING, JobState, fold, parse_lines
+from tests.processes import assert_none_left, kill_left, marked
+from tests.site import BUSYBOX, Finished, Running, Site, pod, sh, with_images
+
+WORK = {"name": "work", "mountPath": "/work"}
+VOLUMES = [{"name": "work", "emptyDir": {}}]
+GRACEFUL = "trap 'echo told; exit 7' TERM; echo up; while :; do sleep 0.1; done"
+DEAF = "trap '' TERM; echo up; while :; do sleep 0.1; done"
+
+
+def wait_for_log(running: Running, text: str = "up", container: str = "c0") -> None:
+    """Until a container has said something."""
+    log = running.directory / "logs" / f"{container}.0.log"
+    running.until(lambda state: log.exists() and text in log.read_text())
+
+
+def run_and_terminate(site: Site, *containers: dict[str, Any], **spec: Any) -> Finished:
+    names = [f"c{index}" for index in range(len(containers))]
+    running = site.start(pod(*(marked(site.folder, c) for c in containers), **spec))
+    for name in names:
+        wait_for_log(running, "up", name)
+    running.terminate()
+    done = running.wait()
+    assert_over(site, done)
+    return done
+
+
+def assert_over(site: Site, done: Finished) -> None:
+    """What must hold whatever has happened."""
+    last = done.records[-1]
+    assert (last.stream, last.values["state"]) == ("job", "finished"), done
+    assert not (done.directory / "secret").exists()
+    assert not (done.directory / "run").exists()
+    spooled = sorted(path.name for path in (done.directory / "spool").iterdir())
+    told = sorted(f"{r.job}.{r.run}.{r.stream}.{r.number}" for r in done.records)
+    assert spooled == told
+    assert_none_left(site.folder)
+
+
+def took(state: JobState, container: str = "c0") -> float:
+    end = state.containers[container].end
+    assert end is not None
+    return (end.finished_ms - end.started_ms) / 1000
+
+
+def test_a_container_that_is_told_to_end_can_do_so_in_its_own_way(every_site: Site) -> None:
+    done = run_and_terminate(every_site, sh(GRACEFUL), sh(GRACEFUL))
+    assert done.ends() == {"c0": 7, "c1": 7}
+    assert done.log("c0") == "up\ntold\n"
+    assert "the batch system ended the job" in done.state.message
+    assert done.code == 7
+
+
+def test_a_container_that_ignores_it_is_killed_after_the_grace_period(every_site: Site) -> None:
+    done = run_and_terminate(every_site, sh(DEAF), terminationGracePeriodSeconds=1)
+    assert done.ends() == {"c0": 137}
+    assert done.code == 137
+
+
+def test_a_pod_that_was_ended_has_not_succeeded(site: Site) -> None:
+    polite = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    done = run_and_terminate(site, sh(polite))
+    assert done.ends() == {"c0": 0}
+    assert done.code != 0
+
+
+def test_processes_in_sessions_of_their_own_end_too(every_site: Site) -> None:
+    script = "setsid sleep 600 & (setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600 &); "
+    done = run_and_terminate(every_site, sh(script + GRACEFUL), terminationGracePeriodSeconds=2)
+    assert done.ends() == {"c0": 7}
+
+
+def test_the_deadline_ends_the_pod_in_words(site: Site) -> None:
+    done = site.run(
+        pod(
+            marked(site.folder, sh(GRACEFUL)),
+            marked(site.folder, sh(DEAF)),
+            activeDeadlineSeconds=3,
+            terminationGracePeriodSeconds=1,
+        )
+    )
+    assert done.ends() == {"c0": 7, "c1": 137}
+    assert done.state.message.startswith("DeadlineExceeded"), done
+    assert took(done.state) >= 1
+    assert done.code != 0
+    assert_over(site, done)
+
+
+def test_a_pod_in_time_knows_nothing_of_its_deadline(site: Site) -> None:
+    done = site.run(pod(sh("true"), activeDeadlineSeconds=600))
+    assert (done.code, done.state.message) == (0, "")
+
+
+def test_ended_during_an_init_container_the_rest_never_starts(site: Site) -> None:
+    running = site.start(
+        pod(
+            sh("echo never"),
+            initContainers=[
+                {"name": name, "image": BUSYBOX, **marked(site.folder, sh(GRACEFUL))}
+                for name in ("one", "two")
+            ],
+        )
+    )
+    wait_for_log(running, "up", "one")
+    running.terminate()
+    done = running.wait()
+    assert done.ends() == {"one": 7}
+    assert done.code == 7
+    assert_over(site, done)
+
+
+def test_ended_between_two_restarts_it_waits_no_longer(site: Site) -> None:
+    config = replace(site.config, script=replace(site.config.script, restart_backoff_s=3600))
+    running = site.start(pod(sh("exit 9"), restartPolicy="Always"), config)
+    running.until(
+        lambda state: any(c.reason == "CrashLoopBackOff" for c in state.containers.values())
+    )
+    running.terminate()
+    done = running.wait()
+    assert done.code == 9
+    assert_over(site, done)
+
+
+def test_ended_while_an_image_is_pulled_it_waits_no_longer(container_site: Site) -> None:
+    with socket.socket() as registry:  # takes the call and never answers
+        registry.bind(("127.0.0.1", 0))
+        registry.listen(8)
+        image = f"127.0.0.1:{registry.getsockname()[1]}/slow/image:1"
+        running = container_site.start(pod({**sh("echo never"), "image": image}))
+        registry.settimeout(60)
+        connection, _ = registry.accept()
+        running.terminate()
+        done = running.wait(60)
+        connection.close()
+    assert done.code != 0
+    assert_over(container_site, done)
+
+
+def test_ended_while_a_pull_is_about_to_be_tried_again_it_waits_no_longer(
+    container_site: Site,
+) -> None:
+    config = with_images(container_site.config, pull_attempts=5, pull_backoff_s=3600)
+    nobody = {**sh("echo never"), "image": "127.0.0.1:1/no/image:1"}
+    running = container_site.start(pod(nobody), config)
+    running.until(
+        lambda state: any(c.reason == "ImagePullBackOff" for c in state.containers.values())
+    )
+    running.terminate()
+    done = running.wait(60)
+    assert done.code != 0
+    assert_over(container_site, done)
+
+
+def test_sidecars_go_last_when_the_pod_is_ended(site: Site) -> None:
+    running = site.start(
+        pod(
+            marked(
+                site.folder, sh("trap 'sleep 1; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+            ),
+            initContainers=[
+                {
+                    "name": name,
+                    "image": BUSYBOX,
+                    "restartPolicy": "Always",
+                    **marked(site.folder, sh(GRACEFUL)),
+                }
+                for name in ("one", "two")
+            ],
+        )
+    )
+    wait_for_log(running)
+    wait_for_log(running, "up", "one")
+    wait_for_log(running, "up", "two")
+    running.terminate()
+    done = running.wait()
+    ends = [done.state.containers[name].end for name in ("c0", "two", "one")]
+    times = [end.finished_ms for end in ends if end is not None]
+    assert len(times) == 3
+    assert times == sorted(times)
+    assert_over(site, done)
+
+
+def everyone(running: Running) -> list[int]:
+    """Every process of the job's script and all below it."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            parents[int(entry.name)] = int(fields[1])
+        except (OSError, ValueError):
+            continue
+    members = {running.script_pid()}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in members} - members
+        if not more:
+            return sorted(members)
+        members |= more
+
+
+def signal_everyone(running: Running, number: int) -> None:
+    for pid in everyone(running):
+        send(pid, number)
+
+
+def send(pid: int, number: int) -> None:
+    """A signal, unless the process (the watcher starts short ones) has just ended."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_the_signal_may_go_to_every_process_of_the_job_at_once(
+    every_site: Site, times: int
+) -> None:
+    running = every_site.start(
+        pod(
+            marked(every_site.folder, sh(DEAF)),
+            marked(every_site.folder, sh("echo up; sleep 600")),
+            initContainers=[
+                {
+                    "name": "side",
+                    "image": BUSYBOX,
+                    "restartPolicy": "Always",
+                    **marked(every_site.folder, sh(DEAF)),
+                }
+            ],
+            terminationGracePeriodSeconds=2,
+        )
+    )
+    for name in ("c0", "c1", "side"):
+        wait_for_log(running, "up", name)
+    for _ in range(times):
+        try:
+            signal_everyone(running, signal.SIGTERM)
+        except AssertionError:
+            break  # over already
+        time.sleep(0.3)
+    done = running.wait()
+    assert done.code != 0
+    # 135: the process behind Apptainer's mount of the image is told to end as well, and then what
+    # runs from that image dies of SIGBUS.
+    assert done.ends()["c0"] in (135, 137, 143)
+    assert_over(every_site, done)
+
+
+def test_a_container_that_is_stopped_and_continued_goes_on(site: Site) -> None:
+    running = site.start(
+        pod(
+            marked(
+                site.folder,
+                sh(
+                    "echo up; until [ -e /work/go ]; do sleep 0.1; done; exit 5",
+                    volumeMounts=[WORK],
+                ),
+            ),
+            volumes=VOLUMES,
+        )
+    )
+    wait_for_log(running)
+    state = running.until(lambda state: "c0" in state.containers)
+    assert state.containers["c0"].state == RUNNING
+    script = running.script_pid()
+    below = [pid for pid in everyone(running) if parent_of(parent_of(pid)) == script]
+    assert below
+    for pid in below:
+        send(pid, signal.SIGSTOP)
+    (running.directory / "scratch" / "work" / "go").touch()
+    time.sleep(0.5)
+    assert running.state.containers["c0"].state == RUNNING
+    for pid in below:
+        send(pid, signal.SIGCONT)
+    done = running.wait()
+    assert done.ends() == {"c0": 5}
+
+
+def parent_of(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def test_a_stopped_container_is_killed_all_the_same(site: Site) -> None:
+    running = site.start(
+        pod(
+            marked(site.folder, sh("echo up; kill -STOP $$$$; echo woken")),
+            terminationGracePeriodSeconds=1,
+        )
+    )
+    wait_for_log(running)
+    running.terminate()
+    done = running.wait()
+    assert done.code != 0
+    assert_over(site, done)
+
+
+def test_the_records_of_a_script_that_was_killed_can_be_read(site: Site) -> None:
+    running = site.start(pod(marked(site.folder, sh(GRACEFUL))))
+    wait_for_log(running)
+    running.until(lambda state: "c0" in state.containers)
+    try:
+        os.kill(running.script_pid(), signal.SIGKILL)
+        running.process.wait(30)
+        state = running.state
+        assert state.containers["c0"].state == RUNNING
+        assert (state.finished_ms, state.started_ms > 0) == (0, True)
+    finally:
+        kill_left(site.folder)
+    assert_none_left(site.folder)
+
+
+def again(done: Finished, *more: str) -> subprocess.CompletedProcess[str]:
+    command = ["bash", str(done.directory / "job.sh"), str(done.directory)]
+    return subprocess.run(
+        [*command, *more], capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_a_second_start_of_the_same_job_is_refused(folder: Path) -> None:
+    site = Site("host", folder)
+    done = site.run(pod(sh("echo ran")))
+    second = again(done)
+    assert second.returncode == 3
+    assert "started before" in second.stderr
+    assert done.log("c0") == "ran\n"
+    records = parse_lines((done.directory / "records").read_bytes())
+    assert fold(records) == done.state
+    told = [record for record in records if record.stream == "again"]
+    assert [record.values["state"] for record in told] == ["refused"]
+    assert (done.directory / "spool" / f"{told[0].job}.{told[0].run}.again.1").exists()
+
+
+def test_a_second_start_beside_the_first_leaves_it_alone(folder: Path) -> None:
+    site = Site("host", folder)
+    running = site.start(
+        pod(
+            sh("echo up; until [ -e /work/go ]; do sleep 0.1; done", volumeMounts=[WORK]),
+            volumes=VOLUMES,
+        )
+    )
+    wait_for_log(running)
+    second = subprocess.run(
+        ["bash", str(running.directory / "job.sh"), str(running.directory)],
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert second.returncode == 3
+    assert (running.directory / "secret").exists()
+    (running.directory / "scratch" / "work" / "go").touch()
+    done = running.wait()
+    assert (done.code, done.ends()) == (0, {"c0": 0})
+
+
+def test_a_site_can_allow_a_second_start_after_a_crash(folder: Path) -> None:
+    site = Site("host", folder)
+    config = replace(site.config, script=replace(site.config.script, rerun=True))
+    script = "ls /work | wc -l; touch /work/x; [ -e /var/tmp/{0}.go ] || exec sleep 600"
+    text = script.format(folder.name)
+    running = site.start(
+        pod(marked(folder, sh(text, volumeMounts=[WORK])), volumes=VOLUMES), config
+    )
+    wait_for_log(running, "0")
+    go = Path(f"/var/tmp/{folder.name}.go")
+    try:
+        signal_everyone(running, signal.SIGKILL)
+        running.process.wait(30)
+        kill_left(folder)
+        first = running.state
+        go.touch()
+        second = subprocess.run(
+            ["bash", str(running.directory / "job.sh"), str(running.directory)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        go.unlink(missing_ok=True)
+    state = running.state
+    assert second.returncode == 0, (second, state)
+    assert second.stderr == ""
+    assert state.run > first.run
+    end = state.containers["c0"].end
+    assert end is not None
+    assert end.exit_code == 0
+    log = (running.directory / "logs" / "c0.0.log").read_text()
+    assert log.split() == ["0", "0"], "each start has empty volumes"
+    assert_none_left(folder)
+
+
+def end_at_a_random_moment(site: Site, chance: random.Random, everybody: bool) -> None:
+    """Start a pod with a bit of everything, and end it somewhere."""
+    running = site.start(
+        pod(
+            marked(site.folder, sh("sleep 0.2; exit 1")),
+            marked(site.folder, sh("setsid sleep 600 & wait")),
+            initContainers=[
+                {"name": "init", "image": BUSYBOX, **marked(site.folder, sh("sleep 0.05"))},
+                {
+                    "name": "side",
+                    "image": BUSYBOX,
+                    "restartPolicy": "Always",
+                    **marked(site.folder, sh("sleep 0.3")),
+                },
+            ],
+            restartPolicy="OnFailure",
+            terminationGracePeriodSeconds=1,
+        ),
+        replace(site.config, script=replace(site.config.script, restart_backoff_s=1)),
+    )
+    while not (running.directory / "records").exists():
+        time.sleep(0.001)
+    time.sleep(chance.choice([0.0, 0.01, 0.1, 1.0]) * chance.random())
+    if everybody:
+        signal_everyone(running, signal.SIGTERM)
+    else:
+        running.terminate()
+    done = running.wait(60)
+    assert done.code != 0, done
+    assert_over(site, done)
+
+
+@pytest.mark.parametrize("everybody", [False, True])
+def test_the_end_may_come_at_any_moment(site: Site, everybody: bool) -> None:
+    chance = random.Random(f"{site.runtime} {everybody}")
+    for _ in range(4):
+        end_at_a_random_moment(site, chance, everybody)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("everybody", [False, True])
+def test_the_end_may_come_at_any_of_many_moments(folder: Path, everybody: bool) -> None:
+    chance = random.Random(str(everybody))
+    for _ in range(150):
+        end_at_a_random_moment(Site("host", folder), chance, everybody)

@@ -1,0 +1,63 @@
+"""What is left of a job on this machine: processes, as seen from outside of any container."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+MARK = "INTERLINK_TEST_MARK"
+
+
+def marked(folder: Path, container: dict[str, Any]) -> dict[str, Any]:
+    """The container with a variable in its environment by which its processes are found."""
+    return {**container, "env": [*container.get("env", []), {"name": MARK, "value": folder.name}]}
+
+
+def left(folder: Path) -> list[str]:
+    """Processes of the jobs in a folder: their script, whatever names it, whatever is marked."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            told = _read(entry / "cmdline") + b"\0" + _read(entry / "environ")
+            # The tests' own way into the site root ends with the script. Podman's own processes are
+            # the user's rather than the job's; what runs in its containers is marked.
+            ours = b"SITE_BIND=" in told or told.startswith(b"/usr/bin/podman\0")
+            if folder.name.encode() in told and not ours:
+                found.append(f"{entry.name} {_read(entry / 'cmdline')!r}")
+    return found
+
+
+def assert_none_left(folder: Path, seconds: float = 20) -> None:
+    """What has been killed is gone as soon as the kernel gets round to it."""
+    end = time.monotonic() + seconds
+    while left(folder):
+        assert time.monotonic() < end, left(folder)
+        time.sleep(0.05)
+
+
+def kill_left(folder: Path) -> None:
+    """End what a test has left on purpose."""
+    for line in left(folder):
+        try:
+            os.kill(int(line.split()[0]), signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def free_port() -> int:
+    """A port of localhost that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
