@@ -163,13 +163,10 @@ class Environment:
     """Variables for every container (proxies, for example); the pod's own win."""
     keep: tuple[Annotated[str, Kind.VARIABLES], ...] = (
         "SLURM_*",
-        "PMI_*",
-        "PMIX_*",
+        "PMI*",
         "OMPI_*",
-        "CUDA_VISIBLE_DEVICES",
+        "*_VISIBLE_DEVICES",
         "NVIDIA_*",
-        "ROCR_VISIBLE_DEVICES",
-        "HIP_VISIBLE_DEVICES",
         "GPU_DEVICE_ORDINAL",
         "ZE_AFFINITY_MASK",
         "_CONDOR_*",

@@ -23,7 +23,7 @@ _EXPLANATION = """ Start it with
 #     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
 # Beside it: secret/ (commands, environment, Secrets; gone when the job has ended), volumes/, logs/
 # (a growing file per container and start, with an index of seconds), records (what was reported).
-# shellcheck disable=SC1091,SC2016,SC2034,SC2154,SC2163,SC2317,SC2329
+# shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2154,SC2163,SC2317,SC2329
 """
 # Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.
 _CONTAINER_ENV = (
@@ -41,6 +41,8 @@ def write(
     volumes = sources(pod, config)
     site = Site(pod, config, annotations, volumes)
     files = [file for source in volumes.values() for file in source.files]
+    if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
+        files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]
     gathered = Gathered(files, _needs_of_the_pod(site), [], [], [])
     for index, container in enumerate(pod.containers):
         add_container(site, index, container, gathered)
@@ -115,7 +117,6 @@ def _options(config: BuildConfig, annotations: JobAnnotations) -> str:
     if config.runtime.name in APPTAINER:
         flags = config.apptainer
         options.append("--containall" if flags.containall else "--contain")
-        options.append("--pid")
         for name in ("fakeroot", "userns", "uts", "no_init", "no_home", "no_privs", "unsquash"):
             if getattr(flags, name):
                 options.append(f"--{name.replace('_', '-')}")

@@ -17,9 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from templates.job import build
-
 from templates.build_config import BuildConfig
+from templates.job import build
 from templates.request import read_create_request
 from tests.bench.create_request import body
 from tests.bench.rows import Row

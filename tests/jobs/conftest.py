@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import kill_left
 from tests.site import Site
 
 _MARKS = {
@@ -32,6 +33,7 @@ def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="interlink-test-", dir="/var/tmp"))
     path.chmod(0o755)
     yield path
+    kill_left(path)  # of a test that has failed
     shutil.rmtree(path, ignore_errors=True)
 
 

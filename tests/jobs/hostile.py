@@ -338,8 +338,8 @@ class Maker:
         )
 
     def may_fail(self, main: dict[str, Any]) -> bool:
-        if self.form in ("command", "hook.command"):
-            return True
+        if self.form in ("command", "hook.command", "emptyDir.sizeLimit"):
+            return True  # no such program; less room than a folder itself takes
         if self.form == "workingDir":
             return "\0" in main["workingDir"] or not os.path.isdir(main["workingDir"] or "/")
         paths = [self.mount_path, self.message_path, f"/mnt-{self.sub_path}"]
