@@ -301,7 +301,7 @@ def parent_of(pid: int) -> int:
 def test_a_stopped_container_is_killed_all_the_same(site: Site) -> None:
     running = site.start(
         pod(
-            marked(site.folder, sh("echo up; kill -STOP $$$$; echo woken")),
+            marked(site.folder, sh("echo up; sh -c 'kill -STOP $$$$'; echo woken")),
             terminationGracePeriodSeconds=1,
         )
     )
