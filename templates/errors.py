@@ -2,7 +2,8 @@
 
     InterlinkNatsError
     ├── PodRejected      a pod asks what cannot be given, or its request is malformed
-    └── ConfigError      a configuration file is wrong
+    ├── ConfigError      a configuration file is wrong
+    └── WireError        a message between our programs is not what it should be
 
 Every message is one line that names the field and what is wrong with it: it is read in
 ``kubectl describe`` and in an admin's terminal.
@@ -40,3 +41,7 @@ class PodRejected(Located):
 
 class ConfigError(Located):
     """A configuration file is wrong; ``where`` names the file and the key."""
+
+
+class WireError(Located):
+    """A message or a subject that none of our programs can have sent; ``where`` names the field."""

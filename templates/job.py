@@ -13,7 +13,7 @@ from templates.annotations import job_annotations
 from templates.build_config import BuildConfig
 from templates.errors import PodRejected
 from templates.names import job_name
-from templates.pod import Pod
+from templates.pod import Container, Pod
 from templates.quantity import byte_count, cpu_milli
 from templates.resources import Totals, totals
 from templates.volumes import File
@@ -23,6 +23,11 @@ class Job(NamedTuple):
     """What a submitter needs to run a pod, and nothing of Kubernetes."""
 
     name: str
+    uid: str
+    namespace: str
+    pod: str
+    """The pod's name."""
+    runtime: str
     script: str
     """job.sh, the whole life of the pod; the scheduler gets only a stub that starts it."""
     files: tuple[File, ...]
@@ -36,6 +41,12 @@ class Job(NamedTuple):
     """What the pod says to the backend, by the name after the slash."""
     containers: tuple[tuple[str, str, str], ...]
     """Name, kind and image of each, in the order of the pod: what a status has to list."""
+    grace_period_s: int
+    """Between TERM and KILL when the pod is deleted."""
+    host_paths: tuple[str, ...]
+    """What it mounts of the site's own files, as the pod names them."""
+    privileged: bool
+    """Whether a container asks for rights that a site has to grant."""
 
 
 def build(pod: Pod, config: BuildConfig) -> Job:
@@ -50,6 +61,10 @@ def build(pod: Pod, config: BuildConfig) -> Job:
     text, files = script.write(name, pod, config, annotations)
     return Job(
         name=name,
+        uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        runtime=config.runtime.name,
         script=text,
         files=files,
         cpu_milli=cpu,
@@ -59,7 +74,15 @@ def build(pod: Pod, config: BuildConfig) -> Job:
         other_resources=asked.other,
         annotations=annotations.backend,
         containers=tuple((c.name, c.kind, c.image) for c in pod.containers),
+        grace_period_s=pod.grace_period_s,
+        host_paths=tuple(str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"),
+        privileged=pod.host_pid or pod.host_ipc or any(map(_widens, pod.containers)),
     )
+
+
+def _widens(container: Container) -> bool:
+    """Whether a container asks for more rights than the job's user has in any container."""
+    return container.security.privileged or bool(container.security.add_capabilities)
 
 
 def _amounts(asked: Totals, config: BuildConfig) -> tuple[int, int]:
@@ -100,7 +123,7 @@ def _check_security(pod: Pod, config: BuildConfig) -> None:
             raise PodRejected(f"pod.spec.{field}", "this site does not allow it")
     for container in pod.containers:
         security = container.security
-        if security.privileged or security.add_capabilities:
+        if _widens(container):
             field = "privileged" if security.privileged else "capabilities.add"
             where = f"pod.spec containers[{container.name}].securityContext.{field}"
             raise PodRejected(where, "this site does not allow it")

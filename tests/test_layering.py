@@ -16,20 +16,30 @@ REPO = Path(__file__).resolve().parent.parent
 # What each package may import besides the standard library and itself.
 ALLOWED = {
     "templates": {"jinja2", "marshmallow", "yaml", "tomli"},
-    "submitter": {"templates", "nats", "yaml", "marshmallow"},
+    "submitter": {"templates", "yaml", "marshmallow"},
     "plugin_server": {
         "templates",
         "flask",
         "gunicorn",
-        "nats",
         "redis",
         "marshmallow",
         "prometheus_client",
     },
-    "kueue_nats": {"templates", "kubernetes", "nats", "yaml", "marshmallow"},
+    "kueue_nats": {"templates", "kubernetes", "yaml", "marshmallow"},
+}
+# The connection to NATS that all programs share: the only part of templates that reaches outside.
+CONNECTION = {
+    "templates/asking.py",
+    "templates/connecting.py",
+    "templates/link.py",
+    "templates/link_settings.py",
+    "templates/parts.py",
 }
 # What single modules may import besides that.
-EXTRA = {"submitter/backends/kubernetes.py": {"kubernetes"}}
+EXTRA = {
+    "submitter/backends/kubernetes.py": {"kubernetes"},
+    **{module: {"nats"} for module in CONNECTION},
+}
 
 # Standard modules that reach outside the process, and the modules that may use them. A pattern
 # ending in a slash is a folder.
@@ -41,7 +51,7 @@ WORLD = {
 }
 READS_ENVIRONMENT = {"settings.py", "render_pod.py"}  # by file name, in any package
 
-# Everything in templates but its command line is a function of its arguments.
+# Everything in templates but its command line and its connection is a function of its arguments.
 IMPURE = {
     "asyncio",
     "glob",
@@ -156,7 +166,7 @@ def is_harmless(name: str) -> bool:
 
 @every_module
 def test_templates_is_pure(path: Path) -> None:
-    if not label(path).startswith("templates/") or label(path) in COMMAND_LINES:
+    if not label(path).startswith("templates/") or label(path) in COMMAND_LINES | CONNECTION:
         return
     found = [imp for imp in imports(path) if imp.top in IMPURE and not is_harmless(imp.name)]
     assert found == []

@@ -1,0 +1,146 @@
+"""What an admin says about a site: the dataclasses are the only list of the keys.
+
+The text under a field says what it means; the sample file and docs/submitter.md follow from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Optional
+
+from templates.build_config import (
+    REQUIRED,
+    BuildConfig,
+    Choice,
+    Count,
+    CountOrZero,
+    Kind,
+    Path,
+    PathOrEmpty,
+    Word,
+)
+
+LOG_FORMATS = ("plain", "json")
+
+
+@dataclass(frozen=True)
+class Nats:
+    """How to reach NATS, and as whom; every secret is in a file of its own."""
+
+    servers: tuple[Word, ...] = field(default=(), metadata=REQUIRED)
+    """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
+    root: Word = "interlink"
+    """What all subjects begin with; the same at all sites and in the cluster."""
+    inbox_prefix: Word = "_INBOX"
+    """Where answers to this site arrive; its NATS user must be allowed to subscribe below it."""
+    user: Word = ""
+    """User name; its password is in password_file."""
+    password_file: PathOrEmpty = ""
+    """File with the password."""
+    token_file: PathOrEmpty = ""
+    """File with a token, instead of user and password."""
+    nkey_file: PathOrEmpty = ""
+    """File with an NKey seed, instead of user and password."""
+    credentials_file: PathOrEmpty = ""
+    """File with a user JWT and its seed (.creds), instead of user and password."""
+    ca_file: PathOrEmpty = ""
+    """Certificates of the CAs to trust; empty: those of the system."""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What pods may ask of this pool; checked here, whatever the cluster has checked before."""
+
+    namespaces: tuple[Word, ...] = ("*",)
+    """Namespaces whose pods may run here, as shell patterns."""
+    images: tuple[Word, ...] = ("*",)
+    """Images that may run here, as shell patterns (registry.example.org/*)."""
+    runtimes: tuple[Word, ...] = ("*",)
+    """Runtimes that scripts may have been built for."""
+    annotations: tuple[Word, ...] = ("*",)
+    """Job annotations that may be used, by their name after the slash, as shell patterns."""
+    forbidden_annotations: tuple[Word, ...] = ()
+    """These are refused, whatever ``annotations`` says."""
+    forbidden_flags: tuple[Word, ...] = ()
+    """Flags of the batch system that a pod's flags annotation must not contain."""
+    host_paths: tuple[Path, ...] = ()
+    """hostPath volumes must be one of these or below one."""
+    privileged: bool = False
+    """Whether privileged containers and added capabilities may run here."""
+    cpu: Optional[Annotated[str, Kind.CPU]] = None
+    """The most cores of one pod."""
+    memory: Optional[Annotated[str, Kind.BYTES]] = None
+    """The most memory of one pod."""
+    gpus: Optional[CountOrZero] = None
+    """The most GPUs of one pod."""
+    wall_time_s: Optional[Count] = None
+    """The longest a pod may ask to run; pods that name no deadline are not refused by it."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often things happen; the defaults suit a site of thousands of jobs."""
+
+    poll_s: Count = 5
+    """Between two queries of the batch system, for all jobs together."""
+    spool_s: Count = 1
+    """Between two looks at the records that running jobs have dropped."""
+    heartbeat_s: Count = 5
+    """Between two signs of life."""
+    resources_s: Count = 10
+    """Between two publications of what the pool offers."""
+    lost_after_s: Count = 120
+    """How long a job must be missing, in every place it could be, before it is given up."""
+    keep_deleted_s: Count = 3600
+    """How long a deleted pod is remembered, so that a late create of it is refused."""
+    keep_orphans_s: Count = 7 * 24 * 3600
+    """When a finished job that nobody has deleted is removed."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One pool: the name that pods' tolerations say, and the batch system behind it."""
+
+    name: Word = field(default="", metadata=REQUIRED)
+    """1 to 63 letters, digits, dashes and underscores."""
+    directory: Path = field(default="", metadata=REQUIRED)
+    """Where jobs live; on a file system that the nodes share with this machine."""
+    backend: Word = "host"
+    """Which batch system: host runs jobs on this very machine."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Options of the backend: see docs/backends.md."""
+    resources: Mapping[str, str] = field(default_factory=dict)
+    """What the pool offers (cpu, memory, pods, nvidia.com/gpu, ...); replaces what is found out."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of the pool's Kueue flavor."""
+    taints: tuple[Word, ...] = ()
+    """Taints of the pool's Kueue flavor: key=value:effect."""
+    build: BuildConfig = field(default_factory=BuildConfig)
+    """How scripts are built: see docs/build-config.md; or the path of a file with it."""
+    policy: Policy = field(default_factory=Policy)
+    """What pods may ask for."""
+    timing: Timing = field(default_factory=Timing)
+    """How often things happen."""
+
+
+@dataclass(frozen=True)
+class Logging:
+    """What is logged, to standard error."""
+
+    level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
+    """The least important messages to show."""
+    format: Annotated[str, Choice(LOG_FORMATS)] = "plain"
+    """Lines for people, or JSON."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole file, submitter.yaml."""
+
+    nats: Nats = field(default_factory=Nats, metadata=REQUIRED)
+    """How to reach NATS."""
+    pools: tuple[Pool, ...] = field(default=(), metadata=REQUIRED)
+    """The pools that this submitter serves."""
+    logging: Logging = field(default_factory=Logging)
+    """What is logged."""

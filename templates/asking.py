@@ -1,0 +1,89 @@
+"""Questions on one connection to NATS, and the four ways in which they end.
+
+nats-py's own requests go on waiting when the connection breaks; these end at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from itertools import count
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from templates.errors import InterlinkNatsError, one_line
+
+
+class LinkError(InterlinkNatsError):
+    """A request that got no answer."""
+
+
+class NoResponders(LinkError):
+    """Nobody listens there: the request was certainly not carried out."""
+
+
+class Unanswered(LinkError):
+    """No answer in time, or no connection: the request may have been carried out."""
+
+
+class NotConnected(LinkError):
+    """There was no connection to send it with: it was certainly not carried out."""
+
+
+class Asker:
+    """The questions that wait for an answer on one connection."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._inbox = client.new_inbox()
+        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._numbers = count()
+
+    @classmethod
+    async def on(cls, client: Client) -> Asker:
+        """An asker whose inbox is subscribed."""
+        asker = cls(client)
+        await client.subscribe(f"{asker._inbox}.*", cb=asker._hear)
+        return asker
+
+    async def ask(self, where: str, payload: bytes, timeout_s: float) -> bytes:
+        """Wait for the answer."""
+        inbox = f"{self._inbox}.{next(self._numbers)}"
+        answer = asyncio.get_running_loop().create_future()
+        self._waiting[inbox] = answer
+        try:
+            await self._publish(where, payload, inbox)
+            return await asyncio.wait_for(answer, timeout_s)
+        except asyncio.TimeoutError:
+            raise Unanswered(f"no answer within {timeout_s:g} s on {where}") from None
+        finally:
+            self._waiting.pop(inbox, None)
+
+    async def _publish(self, where: str, payload: bytes, inbox: str) -> None:
+        try:
+            await self._client.publish(where, payload, reply=inbox)
+        except (NatsError, OSError) as error:
+            raise NotConnected(reason_of(error)) from None
+
+    async def _hear(self, message: Msg) -> None:
+        answer = self._waiting.get(message.subject)
+        if answer is None or answer.done():
+            return
+        if message.headers and message.headers.get("Status") == "503":
+            answer.set_exception(NoResponders("nobody listens there"))
+        else:
+            answer.set_result(message.data)
+
+    def give_up(self) -> None:
+        """The connection is gone: whoever waits is told so."""
+        for answer in self._waiting.values():
+            if not answer.done():
+                answer.set_exception(Unanswered("the connection to NATS broke"))
+
+
+def reason_of(error: BaseException) -> str:
+    """What an error says, in one line."""
+    words = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))  # aiohttp names the object in memory
+    return one_line(words) or type(error).__name__

@@ -1,0 +1,372 @@
+"""The connection to NATS that all of our programs use: made again whenever it breaks, for ever.
+
+The only module that knows nats-py. A connection is never repaired: when it breaks, or does not
+answer a ping in time although it looks well, a new client object takes its place, with credentials
+read from their files anew and with every subscription. Nothing is published into the void: without
+a connection, or when it breaks before an answer came, the caller is told so, because what a lost
+request means differs from one request to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import ssl
+import time
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from typing import Any, Callable, NamedTuple, Optional
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from templates import wire
+from templates.asking import Asker, LinkError, NoResponders, NotConnected, Unanswered, reason_of
+from templates.connecting import CONNECT_TIMEOUT_S, close, opened, server_of, settle
+from templates.errors import ConfigError, WireError
+from templates.link_settings import LinkSettings
+from templates.parts import PartsShelf
+from templates.subjects import PARTS, subject
+
+logger = logging.getLogger(__name__)
+
+PING_EVERY_S = 5
+PING_TIMEOUT_S = 5
+FLUSH_TIMEOUT_S = 2
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 2.0
+PART_TIMEOUT_S = 10.0
+SHARE_OF_PAYLOAD = 0.75  # of the server's limit: the rest is for subjects and headers
+HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's own queue
+
+
+Handler = Callable[["Request"], Awaitable[None]]
+
+
+class Subscription(NamedTuple):
+    """What is subscribed again on each new connection."""
+
+    subject: str
+    queue: str
+    handler: Handler
+
+
+class Request:
+    """A message that came in; ``answer`` replies to it, if it asks for a reply."""
+
+    def __init__(self, link: Link, message: Msg) -> None:
+        self._link = link
+        self._message = message
+
+    @property
+    def subject(self) -> str:
+        """Where it was published."""
+        return self._message.subject
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes themselves, perhaps only the announcement of a large message."""
+        return self._message.data
+
+    @property
+    def reply(self) -> str:
+        """Where an answer is awaited; empty if none is."""
+        return self._message.reply
+
+    async def message(self, pool: str) -> dict[str, Any]:
+        """The message, fetched in parts where it is large."""
+        return await self._link.unfold(pool, self._message.data)
+
+    async def answer(self, pool: str, message: Mapping[str, Any]) -> None:
+        """Reply, in parts where the answer is large."""
+        await self.answer_raw(pool, wire.encode(message))
+
+    async def answer_raw(self, pool: str, raw: bytes) -> None:
+        """Reply with a message that is encoded already."""
+        if self._message.reply:
+            async with self._link.folded(pool, raw, keep=True) as payload:
+                await self._link.publish_raw(self._message.reply, payload)
+
+
+class Link:
+    """One connection to NATS, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        root: str,
+        on_connected: Optional[Callable[[], Awaitable[None]]] = None,
+    ) -> None:
+        self._settings = settings
+        self._root = root
+        self._on_connected = on_connected
+        self._subscriptions: list[Subscription] = []
+        self._client: Optional[Client] = None
+        self._asker: Optional[Asker] = None
+        self._ready = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._keeper: Optional[asyncio.Task[None]] = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._parts = PartsShelf(root, self._alive)
+        self._last_answer = 0.0
+        self._trouble = "not connected yet"
+        self.connections = 0
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._keeper = asyncio.create_task(self._keep_connected(), name="nats link")
+
+    async def stop(self) -> None:
+        """Close, for good; what was published before is on its way."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._drop(flush=True)
+
+    async def connected(self, timeout_s: Optional[float] = None) -> bool:
+        """Wait for a connection; False if there is none in time."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._ready.is_set()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the server last answered us."""
+        return time.monotonic() - self._last_answer if self._last_answer else float("inf")
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in one line; empty when there is one."""
+        return "" if self.is_connected else self._trouble
+
+    @property
+    def part_size(self) -> int:
+        """The largest payload that goes in one message."""
+        limit = self._client.max_payload if self._client is not None else 0
+        return int((limit or 1024 * 1024) * SHARE_OF_PAYLOAD)
+
+    # --- speaking -----------------------------------------------------------------------------
+
+    async def publish_raw(self, where: str, payload: bytes) -> None:
+        """Publish; raises ``NotConnected``."""
+        try:
+            await self._alive().publish(where, payload)
+        except (NatsError, OSError) as error:
+            raise NotConnected(reason_of(error)) from None
+
+    async def publish(
+        self, where: str, message: Mapping[str, Any], *, compress: bool = True
+    ) -> None:
+        """Publish a message that is small by its nature."""
+        await self.publish_raw(where, wire.encode(message, compress=compress))
+
+    async def request(
+        self, pool: str, where: str, message: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Ask, and wait for the answer; large ones go in parts, both ways."""
+        async with self.folded(pool, wire.encode(message)) as payload:
+            return await self.unfold(pool, await self.request_raw(where, payload, timeout_s))
+
+    async def request_raw(self, where: str, payload: bytes, timeout_s: float) -> bytes:
+        """Ask with bytes, and wait for bytes."""
+        asker = self._asker
+        if asker is None:
+            raise NotConnected(f"no connection to NATS: {self._trouble}")
+        return await asker.ask(where, payload, timeout_s)
+
+    def subscribe(self, where: str, handler: Handler, queue: str = "") -> None:
+        """Hear what is published there, on this connection and all that follow it.
+
+        To be called before ``start``. Each message gets a task of its own, so that a slow one
+        never delays another.
+        """
+        self._subscriptions.append(Subscription(where, queue, handler))
+
+    @contextlib.asynccontextmanager
+    async def stream(self) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
+        """An inbox for an answer in many messages, and a function that waits for the next one."""
+        client = self._alive()
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(
+            inbox, pending_msgs_limit=65536, pending_bytes_limit=-1
+        )
+
+        async def next_message(timeout_s: float) -> bytes:
+            try:
+                message = await subscription.next_msg(timeout=timeout_s)
+            except asyncio.TimeoutError:
+                raise Unanswered(f"nothing came within {timeout_s:g} s") from None
+            except NatsError as error:
+                raise Unanswered(f"the connection broke: {reason_of(error)}") from None
+            if message.headers and message.headers.get("Status") == "503":
+                raise NoResponders("nobody listens there")
+            return message.data
+
+        try:
+            yield inbox, next_message
+        finally:
+            with contextlib.suppress(NatsError, OSError):
+                await subscription.unsubscribe()
+
+    async def publish_request(self, where: str, inbox: str, message: Mapping[str, Any]) -> None:
+        """Ask, with the answer going to an inbox of ``stream``."""
+        try:
+            await self._alive().publish(where, wire.encode(message), reply=inbox)
+        except (NatsError, OSError) as error:
+            raise NotConnected(reason_of(error)) from None
+
+    # --- large messages -----------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def folded(self, pool: str, raw: bytes, keep: bool = False) -> AsyncIterator[bytes]:
+        """A payload for these bytes: themselves, or the announcement of parts kept meanwhile.
+
+        With ``keep`` they stay for a while after the block: the answer to a request is fetched
+        when the block is long over.
+        """
+        if len(raw) <= self.part_size:
+            yield raw
+            return
+        parts = await self._parts.put(pool, raw, self.part_size)
+        try:
+            yield wire.announcement(parts)
+        finally:
+            if not keep:
+                await self._parts.remove(parts.id)
+
+    async def unfold(self, pool: str, raw: bytes) -> dict[str, Any]:
+        """The message in a payload, fetched in parts if it announces them."""
+        message = wire.decode(raw)
+        parts = wire.announced(message)
+        if parts is None:
+            return message
+        where = subject(self._root, PARTS, pool, parts.id)
+        pieces = [
+            await self.request_raw(where, str(number).encode(), PART_TIMEOUT_S)
+            for number in range(parts.pieces)
+        ]
+        return wire.decode(wire.joined(parts, pieces))
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def _alive(self) -> Client:
+        if self._client is None or not self._ready.is_set():
+            raise NotConnected(f"no connection to NATS: {self._trouble}")
+        return self._client
+
+    async def _keep_connected(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            if await self._connect():
+                pause = FIRST_PAUSE_S
+                await self._watch()
+                await self._drop()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (not a secret)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _connect(self) -> bool:
+        """Try once; a failure is logged when its reason is a new one."""
+        self._broken.clear()
+        client = Client()
+        try:
+            limit_s = CONNECT_TIMEOUT_S * (2 * len(self._settings.servers) + 1)
+            asker = await asyncio.wait_for(self._open(client), limit_s)
+        except (NatsError, OSError, ConfigError, asyncio.TimeoutError, ssl.SSLError) as error:
+            trouble = reason_of(error)
+            if trouble != self._trouble:
+                logger.warning("no connection to NATS: %s", trouble)
+            self._trouble = trouble
+            await close(client)
+            return False
+        self._client, self._asker = client, asker
+        self._last_answer = time.monotonic()
+        self.connections += 1
+        self._trouble = "the connection broke"
+        self._ready.set()
+        logger.info("connected to NATS at %s", server_of(client))
+        if self._on_connected is not None:
+            self._spawn(self._on_connected())
+        return True
+
+    async def _open(self, client: Client) -> Asker:
+        async def make(opened: Client) -> Asker:
+            asker = await Asker.on(opened)
+            for wanted in self._subscriptions:
+                await self._subscribe(opened, wanted)
+            return asker
+
+        def complain(error: Exception) -> None:
+            if self._client is client:
+                logger.warning("NATS: %s", reason_of(error))
+
+        return await opened(client, self._settings, make, complain, self._broken.set)
+
+    async def _subscribe(self, client: Client, wanted: Subscription) -> None:
+        room = asyncio.Semaphore(HANDLERS_AT_ONCE)
+
+        async def take(message: Msg) -> None:
+            await room.acquire()
+            task = self._spawn(self._handled(wanted, message))
+            task.add_done_callback(lambda _: room.release())
+
+        await client.subscribe(wanted.subject, queue=wanted.queue, cb=take)
+
+    async def _handled(self, wanted: Subscription, message: Msg) -> None:
+        try:
+            await wanted.handler(Request(self, message))
+        except LinkError as error:
+            logger.info("%s: %s", message.subject, error)
+        except WireError as error:
+            logger.warning("%s: refused a message: %s", message.subject, error)
+        except Exception:  # one message must never end the hearing of all others
+            logger.exception("%s: a message could not be handled", message.subject)
+
+    async def _watch(self) -> None:
+        """Return when the connection is broken, or no longer answers."""
+        client = self._client
+        while client is not None and not self._broken.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._broken.wait(), PING_EVERY_S)
+                return
+            try:
+                await client.flush(timeout=PING_TIMEOUT_S)
+                self._last_answer = time.monotonic()
+            except (NatsError, OSError, asyncio.TimeoutError) as error:
+                self._trouble = f"the server does not answer ({reason_of(error)})"
+                return
+
+    async def _drop(self, flush: bool = False) -> None:
+        client, self._client = self._client, None
+        asker, self._asker = self._asker, None
+        if asker is not None:
+            asker.give_up()
+        was_ready = self._ready.is_set()
+        self._ready.clear()
+        if client is None:
+            return
+        if was_ready and not flush:
+            logger.warning("lost the connection to NATS: %s", self._trouble)
+        if flush:
+            with contextlib.suppress(NatsError, OSError, asyncio.TimeoutError):
+                await settle(client, FLUSH_TIMEOUT_S)
+        await close(client)
+
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,63 @@
+"""How our programs reach NATS, and as whom."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from templates.errors import ConfigError, one_line
+
+
+class LinkSettings(NamedTuple):
+    """How to reach NATS, and as whom; secrets are named by their files."""
+
+    servers: tuple[str, ...]  # wss://, ws://, tls:// or nats:// URLs, without credentials in them
+    name: str = "interlink-nats"
+    inbox_prefix: str = "_INBOX"
+    user: str = ""
+    password_file: str = ""
+    token_file: str = ""
+    nkey_file: str = ""  # an NKey seed
+    credentials_file: str = ""  # a user JWT with its seed, as nsc writes it
+    ca_file: str = ""  # empty: the system's own
+
+
+def connect_options(settings: LinkSettings) -> dict[str, Any]:
+    """What nats-py is to be told; the files are read now, so that new credentials count."""
+    options: dict[str, Any] = {
+        "servers": list(settings.servers),
+        "name": settings.name,
+        "inbox_prefix": settings.inbox_prefix,
+    }
+    if settings.user:
+        options["user"] = settings.user
+        options["password"] = read_secret("password_file", settings.password_file)
+    if settings.token_file:
+        options["token"] = read_secret("token_file", settings.token_file)
+    if settings.nkey_file:
+        options["nkeys_seed_str"] = read_secret("nkey_file", settings.nkey_file)
+    if settings.credentials_file:
+        read_secret(
+            "credentials_file", settings.credentials_file
+        )  # a clear error if it is not there
+        options["user_credentials"] = settings.credentials_file
+    if any(server.startswith(("wss:", "tls:")) for server in settings.servers):
+        options["tls"] = _tls(settings.ca_file)
+    return options
+
+
+def _tls(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except (OSError, ssl.SSLError) as error:
+        raise ConfigError("nats.ca_file", f"{ca_file}: {one_line(str(error))}") from None
+
+
+def read_secret(key: str, path: str) -> str:
+    """The one line in a file; the error names the file and never what it holds."""
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ConfigError(f"nats.{key}", f"{path}: {reason}") from None

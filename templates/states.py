@@ -1,0 +1,171 @@
+"""What is known of a job, as submitters publish it and the plugin keeps it.
+
+A ``JobStatus`` is made in one place (``status_of``) from the three things a site knows: what was
+journaled, what the batch system says, and what the job script has recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from templates.pod import INIT, MAIN, SIDECAR
+from templates.results import TERMINATED, ContainerState, End, JobState
+
+# The phases of a job, in the order in which it can pass through them.
+ACCEPTED = "accepted"  # journaled at the site; the batch system may not know it yet
+QUEUED = "queued"  # the batch system has it, and has not started it
+STARTED = "started"  # its script runs, or the batch system says that it does
+ENDED = "ended"  # over, for good: nothing of it will change any more
+PHASES = (ACCEPTED, QUEUED, STARTED, ENDED)
+
+KINDS = (INIT, SIDECAR, MAIN)
+
+# Reasons of waiting containers that we give ourselves; the others come from job scripts.
+SUBMITTING = "Submitting"
+IN_QUEUE = "Queued"
+STARTING = "ContainerCreating"
+INITIALIZING = "PodInitializing"
+
+
+class Version(NamedTuple):
+    """How far a status has come: of two for the same job, the greater one is the later."""
+
+    run: int = 0  # when its script was started, in ms: a job that a site requeues starts anew
+    phase: int = 0  # index in PHASES
+    records: int = 0  # of the script
+
+
+class ContainerStatus(NamedTuple):
+    """A container of the pod, and what is known of it."""
+
+    kind: str  # one of KINDS
+    image: str
+    state: ContainerState
+
+
+class JobStatus(NamedTuple):
+    """All that anyone asks about a job."""
+
+    job: str
+    uid: str
+    namespace: str
+    pod: str
+    version: Version
+    phase: str
+    native: str  # the job's identity in the batch system, empty before it has one
+    node: str
+    reason: str  # of a job that has not started: one word
+    message: str  # what the batch system or the job has to say
+    started_ms: int
+    finished_ms: int
+    exit_code: int
+    deleting: bool  # its end was asked for
+    containers: tuple[ContainerStatus, ...]
+
+
+class Outlook(NamedTuple):
+    """What a submitter knows of a job besides its records."""
+
+    phase: str = ACCEPTED
+    native: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int = 0  # of a job that ended without its script's last word
+    at_ms: int = 0  # when that was
+    deleting: bool = False
+
+
+class Identity(NamedTuple):
+    """What was journaled of a job that its status needs."""
+
+    job: str
+    uid: str
+    namespace: str
+    pod: str
+    containers: tuple[tuple[str, str, str], ...]  # name, kind, image
+
+
+def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> JobStatus:
+    """The status of a job; once it has ended, every container has ended too."""
+    phase = _phase(outlook, said)
+    run = said.run
+    if phase == QUEUED and run:
+        # The site has put it back into its queue: later than all of that run, before the next one.
+        run, records, said = run + 1, 0, JobState()
+    finished_ms = said.finished_ms or (outlook.at_ms if phase == ENDED else 0)
+    exit_code = said.exit_code if said.finished_ms else outlook.exit_code
+    message = said.message or outlook.message
+    states = _states(job, said, _waiting(phase, outlook))
+    if phase == ENDED:
+        by_job = End(exit_code, 0, "", message, said.started_ms, finished_ms)
+        states = _ended(states, job, by_job)
+    images = {name: (kind, image) for name, kind, image in job.containers}
+    return JobStatus(
+        job=job.job,
+        uid=job.uid,
+        namespace=job.namespace,
+        pod=job.pod,
+        version=Version(run, PHASES.index(phase), records),
+        phase=phase,
+        native=outlook.native,
+        node=said.node,
+        reason=outlook.reason,
+        message=message,
+        started_ms=said.started_ms,
+        finished_ms=finished_ms,
+        exit_code=exit_code if phase == ENDED else 0,
+        deleting=outlook.deleting,
+        containers=tuple(ContainerStatus(*images[state.name], state) for state in states),
+    )
+
+
+def _phase(outlook: Outlook, said: JobState) -> str:
+    """The script's own word counts more than the batch system's, which may lag behind."""
+    if said.finished_ms or outlook.phase == ENDED:
+        return ENDED
+    if said.run and outlook.phase != QUEUED:  # queued after a run: requeued by the site
+        return STARTED
+    return outlook.phase
+
+
+def _waiting(phase: str, outlook: Outlook) -> ContainerState:
+    """How a container waits that the script has not spoken of."""
+    if phase == ACCEPTED:
+        return ContainerState("", reason=outlook.reason or SUBMITTING, message=outlook.message)
+    if phase == QUEUED:
+        return ContainerState("", reason=outlook.reason or IN_QUEUE, message=outlook.message)
+    return ContainerState("", reason=STARTING)
+
+
+def _states(job: Identity, said: JobState, waiting: ContainerState) -> list[ContainerState]:
+    known = said.containers
+    return [known.get(name) or waiting._replace(name=name) for name, _, _ in job.containers]
+
+
+def _ended(states: Sequence[ContainerState], job: Identity, by_job: End) -> list[ContainerState]:
+    """The containers of a job that is over: what has no end of its own gets the job's.
+
+    A job that failed has at least one container that failed: it may have ended by its deadline
+    while all of its containers, told to stop, ended with 0.
+    """
+    kinds = {name: kind for name, kind, _ in job.containers}
+    init_failed = any(s.end and s.end.exit_code for s in states if kinds[s.name] == INIT)
+    left = by_job._replace(exit_code=0) if init_failed else by_job
+    ended = [s._replace(state=TERMINATED, ready=False, end=s.end or left) for s in states]
+    codes = [s.end.exit_code for s in ended if s.end and kinds[s.name] != SIDECAR]
+    if by_job.exit_code and not any(codes):
+        place = next(i for i, s in enumerate(states) if kinds[s.name] == MAIN)
+        ended[place] = _blamed(states[place], by_job)
+    return ended
+
+
+def _blamed(state: ContainerState, by_job: End) -> ContainerState:
+    """A container that ended well, in a job that did not."""
+    end = state.end or by_job
+    words = ": ".join(part for part in (by_job.message, end.message) if part)
+    return state._replace(
+        state=TERMINATED,
+        ready=False,
+        end=end._replace(exit_code=by_job.exit_code, message=words),
+    )

@@ -1,0 +1,107 @@
+"""Messages as bytes: JSON with a version, compressed when large, announced in parts when larger.
+
+Nothing that arrives is trusted: what cannot be read is a ``WireError`` with one line, and a small
+message cannot unfold into a huge one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple, Optional
+
+from templates.errors import PodRejected, WireError
+from templates.fields import object_at, text_at
+
+VERSION = 1
+COMPRESS_ABOVE = 64 * 1024  # below, the time for it costs more than the bytes
+LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
+
+_ZLIB = 0x78  # the first byte of what zlib writes; JSON begins with a brace
+
+
+class Parts(NamedTuple):
+    """A message too large for one payload: where its parts are asked for, and what they make up."""
+
+    id: str
+    pieces: int
+    size: int
+    sha256: str
+
+
+def encode(message: Mapping[str, Any], *, compress: bool = True) -> bytes:
+    """The bytes of a message."""
+    raw = json.dumps({"v": VERSION, **message}, separators=(",", ":")).encode()
+    return zlib.compress(raw, 1) if compress and len(raw) > COMPRESS_ABOVE else raw
+
+
+def decode(raw: bytes) -> dict[str, Any]:
+    """The message in some bytes; refuses another version by its number."""
+    if raw[:1] and raw[0] == _ZLIB:
+        raw = _decompressed(raw)
+    try:
+        message = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise WireError("message", f"is not JSON: {error}") from None
+    if type(message) is not dict:
+        raise WireError("message", "must be an object")
+    version = message.get("v")
+    if version != VERSION:
+        raise WireError("message", f"has version {version!r}; this program speaks {VERSION}")
+    return message
+
+
+def _decompressed(raw: bytes) -> bytes:
+    unpacker = zlib.decompressobj()
+    try:
+        content = unpacker.decompress(raw, LARGEST)
+    except zlib.error as error:
+        raise WireError("message", f"cannot be decompressed: {error}") from None
+    if not unpacker.eof:
+        raise WireError("message", f"is cut off, or larger than {LARGEST} bytes")
+    return content
+
+
+# --- parts --------------------------------------------------------------------------------------
+
+
+def parts_of(identity: str, raw: bytes, part_size: int) -> Parts:
+    """What announces a message that goes in parts of this size."""
+    pieces = -(-len(raw) // part_size)
+    return Parts(identity, pieces, len(raw), hashlib.sha256(raw).hexdigest())
+
+
+def announcement(parts: Parts) -> bytes:
+    """The small message that stands for a large one."""
+    return encode({"parts": parts._asdict()})
+
+
+def announced(message: Mapping[str, Any]) -> Optional[Parts]:
+    """The parts that a message announces; None when it is the whole message itself."""
+    if "parts" not in message:
+        return None
+    where = "message.parts"
+    try:
+        raw = object_at(message, "parts", "message")
+        identity, sha256 = text_at(raw, "id", where), text_at(raw, "sha256", where)
+    except PodRejected as error:
+        raise WireError(error.where, error.what) from None
+    pieces, size = raw.get("pieces"), raw.get("size")
+    if type(pieces) is not int or type(size) is not int or not 0 < pieces <= size <= LARGEST:
+        raise WireError(where, f"must have pieces and size, of at most {LARGEST} bytes")
+    return Parts(identity, pieces, size, sha256)
+
+
+def slices(raw: bytes, part_size: int) -> Iterator[bytes]:
+    """The parts, in order."""
+    return (raw[start : start + part_size] for start in range(0, len(raw), part_size))
+
+
+def joined(parts: Parts, pieces: list[bytes]) -> bytes:
+    """The message from its parts; refuses anything but what was announced."""
+    raw = b"".join(pieces)
+    if len(raw) != parts.size or hashlib.sha256(raw).hexdigest() != parts.sha256:
+        raise WireError("message", "its parts are not what was announced")
+    return raw
