@@ -2,6 +2,7 @@
 
 Two containers, one of them an init container, with a ConfigMap, a Secret and a projected token, the
 variables that the virtual kubelet adds, and the zero values that interLink fills in: about 4 KB.
+No two of them are alike: names, uids, values, arguments and contents differ from one to the next.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 import base64
 import json
 from typing import Any
+from uuid import NAMESPACE_URL, uuid5
 
-UID = "6a1f0c1e-7f0b-4a38-9a36-2f4c9f6f0a11"
 API_SERVER = "10.96.0.1"
 
 
-def body() -> bytes:
-    """The request's bytes, in Go's compact form."""
-    request = {"pod": pod(), "container": contents(), "jobConfig": job_config()}
+def body(number: int = 0) -> bytes:
+    """The bytes of one request of many, in Go's compact form."""
+    request = {"pod": pod(number), "container": contents(number), "jobConfig": job_config()}
     return json.dumps(request, separators=(",", ":")).encode()
 
 
-def pod() -> dict[str, Any]:
+def pod(number: int) -> dict[str, Any]:
     metadata = {
-        "name": "train-0",
+        "name": f"train-{number}",
         "namespace": "team-a",
-        "uid": UID,
+        "uid": str(uuid5(NAMESPACE_URL, f"pod {number}")),
         "creationTimestamp": "2026-08-01T10:00:00Z",
-        "labels": {"app": "train", "batch.kubernetes.io/job-name": "train"},
-        "annotations": {"slurm-job.vk.io/flags": "--time=10"},
+        "labels": {"app": f"train-{number}", "batch.kubernetes.io/job-name": "train"},
+        "annotations": {"slurm-job.vk.io/flags": f"--time={number + 10}"},
         "ownerReferences": [
             {
                 "apiVersion": "batch/v1",
@@ -39,10 +40,10 @@ def pod() -> dict[str, Any]:
             }
         ],
     }
-    return {"metadata": metadata, "spec": spec(), "status": {"phase": "Pending"}}
+    return {"metadata": metadata, "spec": spec(number), "status": {"phase": "Pending"}}
 
 
-def spec() -> dict[str, Any]:
+def spec(number: int) -> dict[str, Any]:
     items = [{"key": "a.yaml", "path": "conf/a.yaml"}]
     token = {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}}
     return {
@@ -53,7 +54,7 @@ def spec() -> dict[str, Any]:
             {"name": "work", "emptyDir": {}},
         ],
         "initContainers": [prep()],
-        "containers": [main()],
+        "containers": [main(number)],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 30,
         "dnsPolicy": "ClusterFirst",
@@ -95,14 +96,14 @@ def prep() -> dict[str, Any]:
     }
 
 
-def main() -> dict[str, Any]:
+def main(number: int) -> dict[str, Any]:
     account = "/var/run/secrets/kubernetes.io/serviceaccount"
     return {
         "name": "main",
         "image": "python:3.12",
         "command": ["python"],
-        "args": ["-c", "print(open('/data/a.yaml').read())"],
-        "env": [{"name": "LEVEL", "value": "debug"}, *service_variables()],
+        "args": ["-c", f"print({number}, open('/data/a.yaml').read())"],
+        "env": [{"name": "RUN", "value": f"debug-{number}"}, *service_variables()],
         "resources": {
             "limits": {"cpu": "2", "memory": "1Gi"},
             "requests": {"cpu": "1", "memory": "512Mi"},
@@ -133,21 +134,21 @@ def service_variables() -> list[dict[str, str]]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
-def contents() -> list[dict[str, Any]]:
+def contents(number: int) -> list[dict[str, Any]]:
     """What comes with each container, once for each of its mounts."""
     config_map = {
         "metadata": {"name": "train-cfg", "namespace": "team-a"},
-        "data": {"a.yaml": "rate: 0.1\nsteps: 100\n", "b.yaml": "unused"},
+        "data": {"a.yaml": f"rate: 0.1\nseed: {number}\n", "b.yaml": "unused"},
         "binaryData": {"x.bin": "AAEC"},
     }
     secret = {
         "metadata": {"name": "train-pw", "namespace": "team-a"},
-        "data": {"pw": base64.b64encode(b"correct horse").decode()},
+        "data": {"pw": base64.b64encode(b"correct horse %d" % number).decode()},
         "type": "Opaque",
     }
     token = {
         "metadata": {"name": "tok", "creationTimestamp": None},
-        "data": {"token": "header.claims.signature"},
+        "data": {"token": f"header.claims-{number}.signature"},
     }
     nothing = {"projectedvolumemaps": None, "secrets": None, "emptyDirs": None}
     return [
