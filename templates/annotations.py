@@ -7,7 +7,7 @@ understood here; everything else in these families is handed to the backend unde
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 from typing import NamedTuple, Optional
 
@@ -32,6 +32,17 @@ _FAMILIES = (
 )
 _RANKS = {family: rank for rank, family in enumerate(_FAMILIES)}
 _CONDOR_SHARED = ("image-root", "singularity-options")  # mean the same to HTCondor and to Slurm
+# What is understood here, by its name after the slash; the rest goes to the backend.
+_UNDERSTOOD = frozenset(
+    (
+        "pre-exec",
+        "singularity-commands",
+        "singularity-mounts",
+        "singularity-options",
+        "image-root",
+        "mpi-flags",
+    )
+)
 
 
 class BindMount(NamedTuple):
@@ -70,6 +81,10 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
     tunnel = annotations.get(TUNNEL_COMMANDS, "")
     if TUNNEL_COMMANDS in annotations:
         _check(TUNNEL_COMMANDS, tunnel, rules)
+    pod_ip = _text(POD_IP, annotations.get(POD_IP, ""))
+    if _UNDERSTOOD.isdisjoint(found):
+        backend = {name: one.value for name, one in found.items()}
+        return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, backend=backend)
     none = _Found("", "")
     mpi_flags = found.pop("mpi-flags", None)
     return JobAnnotations(
@@ -80,7 +95,7 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
         image_root=found.pop("image-root", none).value.strip(),
         mpi_flags=None if mpi_flags is None else _words(mpi_flags),
         tunnel_commands=tunnel,
-        pod_ip=_text(POD_IP, annotations.get(POD_IP, "")),
+        pod_ip=pod_ip,
         backend={name: one.value for name, one in found.items()},
     )
 
@@ -117,8 +132,8 @@ def _text(annotation: str, value: str) -> str:
     return value
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _rejected(annotation: str, what: str) -> PodRejected:

@@ -16,11 +16,9 @@ from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.quantity import byte_count
 from templates.shell import quote, words
 from templates.volumes import File, Source
-from templates.wellknown import gpu_vendor
+from templates.wellknown import gpu_vendor, is_gpu
 
 _PRIVATE = 0o600
-# Apptainer's --bind splits at the first two of these and unquotes at the third.
-_ODD_IN_PATHS = frozenset(",:\\")
 _KEPT_BY_APPTAINER = frozenset(("IFS", "PPID"))
 _PODMAN_DEVICES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "intel.com/gpu"}
 _APPTAINER_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
@@ -59,14 +57,15 @@ def add_container(site: Site, index: int, container: Container, to: Gathered) ->
         if container.command and site.config.runtime.name == "podman":
             command = json.dumps(container.command, ensure_ascii=False)
             entrypoint = f"    entrypoint={quote(command)}\n"
-    lines += _facts(site, container, to.needs)
-    lines += _actions(index, container, to)
-    lines += _binds(site, container, to.needs)
-    facts = "".join([f"    {line}\n" for line in lines])
-    to.functions.append(
-        f"\ncontainer_{index}() {{\n"
-        f"    name={container.name} kind={container.kind} image={quote(image)}\n{facts}}}\n"
-    )
+    lines = [
+        f"name={container.name} kind={container.kind} image={quote(image)}",
+        *lines,
+        *_facts(site, container, to.needs),
+        *_actions(index, container, to),
+        *_binds(site, container, to.needs),
+    ]
+    facts = "\n    ".join(lines)
+    to.functions.append(f"\ncontainer_{index}() {{\n    {facts}\n}}\n")
     to.secrets.append(
         f"secret_{index}() {{ # {container.name}\n"
         f"    command=({words(container.command)}) args=({words(container.args)})\n"
@@ -83,10 +82,11 @@ def _environment(site: Site, container: Container, needs: set[str]) -> str:
     if site.config.runtime.name in APPTAINER and not _KEPT_BY_APPTAINER.isdisjoint(env):
         where = f"pod.spec containers[{container.name}].env"
         raise PodRejected(where, f"{site.config.runtime.name} keeps IFS and PPID for itself")
+    text = words(list(map("=".join, env.items())), "\n        ")
     # Apptainer would turn a carriage return in what it is told by prefix into a new line.
-    if any(map(is_odd, env)) or "\r" in "".join(env.values()):
+    if "\r" in text or any(map(is_odd, env)):
         needs.add("odd")
-    return words([f"{name}={value}" for name, value in env.items()], "\n        ")
+    return text
 
 
 def _image(site: Site, index: int, container: Container, to: Gathered) -> tuple[str, list[str]]:
@@ -158,7 +158,7 @@ def _gpu(container: Container, config: BuildConfig) -> str:
         return ""
     vendor = "nvidia" if config.runtime.gpu == "always" else ""
     for name, amount in {**container.requests, **container.limits}.items():
-        if gpu_vendor(name) and amount != "0":
+        if is_gpu(name) and amount != "0":
             vendor = gpu_vendor(name)
             break
     known = _PODMAN_DEVICES if config.runtime.name == "podman" else _APPTAINER_FLAGS
@@ -168,24 +168,23 @@ def _gpu(container: Container, config: BuildConfig) -> str:
 def _binds(site: Site, container: Container, needs: set[str]) -> list[str]:
     """Mounts with parents before children, whatever the order in the pod."""
     lines = []
-    paths = []
     for bind in site.annotations.mounts:
         needs.add("nested")
-        paths += [bind.source, bind.target]
         mode = "ro" if bind.read_only else "rw"
         lines.append(f"bind {quote(bind.source)} {quote(bind.target)} {mode}")
-    for mount in sorted(container.mounts, key=_depth):
-        source = site.volumes[mount.volume]
+    for volume, path, read_only, sub_path in sorted(container.mounts, key=_depth):
+        source = site.volumes[volume]
         if source.check:
             lines.append(source.check)
-        paths += [source.word, mount.path, mount.sub_path]
-        sub_path = ""
-        if mount.sub_path:
+        mode = "ro" if read_only or source.read_only else "rw"
+        line = f"bind {source.word} {quote(path)} {mode}"
+        if sub_path:
             needs.add("sub_paths")
-            sub_path = f" {quote(mount.sub_path)}"
-        mode = "ro" if mount.read_only or source.read_only else "rw"
-        lines.append(f"bind {source.word} {quote(mount.path)} {mode}{sub_path}")
-    if not _ODD_IN_PATHS.isdisjoint("".join(paths)):
+            line = f"{line} {quote(sub_path)}"
+        lines.append(line)
+    # Apptainer's --bind splits at the first two of these and unquotes at the third.
+    text = "".join(lines)  # as good as the paths themselves: quotes add none of these
+    if "," in text or ":" in text or "\\" in text:
         needs.add("odd_paths")
     if _are_nested(container.mounts):
         needs.add("nested")
@@ -203,13 +202,16 @@ def _are_nested(mounts: Iterable[Mount]) -> bool:
 
 def _actions(index: int, container: Container, to: Gathered) -> list[str]:
     """Which probes and hooks there are; what each does is a bash function of its own."""
-    lines = []
+    lines: list[str] = []
     actions: list[Action] = []
     probes = {
         "startup": container.startup,
         "liveness": container.liveness,
         "readiness": container.readiness,
     }
+    hooks = {"post_start": container.post_start, "pre_stop": container.pre_stop}
+    if not (any(probes.values()) or any(hooks.values())):
+        return lines
     found = [(name, probe) for name, probe in probes.items() if probe]
     if found:
         to.needs.add("probes")
@@ -218,7 +220,6 @@ def _actions(index: int, container: Container, to: Gathered) -> list[str]:
         actions.append(probe.action)
         line = f"{name}_{index}() {{ {_action_line(probe.action)} {_numbers(probe)}; }}\n"
         to.actions.append(line)
-    hooks = {"post_start": container.post_start, "pre_stop": container.pre_stop}
     used = [(name, action) for name, action in hooks.items() if action]
     if used:
         to.needs.add("hooks")

@@ -32,6 +32,7 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _NOT_ON_INIT = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 _NO_SECURITY = Security()
+_SUB_PATHS = frozenset(("subPath", "subPathExpr"))
 _EXTRAS = frozenset((*_NOT_ON_INIT, "ports", "volumeDevices"))
 
 
@@ -187,13 +188,13 @@ def _read_mounts(
         path = _absolute(text) if type(text) is str and len(text) <= _LONGEST_PATH else None
         if path is None or path in mounts:
             raise _no_target(text, path, f"{where}.volumeMounts[{index}].mountPath")
-        read_only = entry.get("readOnly")
-        if read_only is None:
+        read_only = entry.get("readOnly", False)
+        if type(read_only) is not bool:
+            if read_only is not None:
+                raise wrong(f"{where}.volumeMounts[{index}].readOnly", "a boolean", read_only)
             read_only = False
-        elif type(read_only) is not bool:
-            raise wrong(f"{where}.volumeMounts[{index}].readOnly", "a boolean", read_only)
         sub_path = ""
-        if "subPath" in entry or "subPathExpr" in entry:
+        if not _SUB_PATHS.isdisjoint(entry):
             sub_path = _sub_path(entry, f"{where}.volumeMounts[{index}]", env)
         mounts[path] = Mount(volume, path, read_only, sub_path)
     return tuple(mounts.values())

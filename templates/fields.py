@@ -94,6 +94,8 @@ def list_at(holder: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 def objects_at(holder: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
     """A list of objects; an empty one when absent."""
+    if holder.get(key) is None:
+        return _EMPTY_LIST
     values = list_at(holder, key, where)
     for index, value in enumerate(values):
         if type(value) is not dict:

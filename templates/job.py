@@ -13,7 +13,7 @@ from templates.annotations import job_annotations
 from templates.build_config import BuildConfig
 from templates.errors import PodRejected
 from templates.names import job_name
-from templates.pod import Container, Pod
+from templates.pod import Pod
 from templates.quantity import byte_count, cpu_milli
 from templates.resources import Totals, totals
 from templates.volumes import File
@@ -52,7 +52,9 @@ class Job(NamedTuple):
 def build(pod: Pod, config: BuildConfig) -> Job:
     """Translate, or refuse with one line that says what the site cannot give."""
     annotations = job_annotations(pod.annotations, config.rules)
-    _check_security(pod, config)
+    right = _right_asked(pod)
+    if right and not config.rules.privileged:
+        raise PodRejected(right, "this site does not allow it")
     asked = totals(pod)
     cpu, memory = _amounts(asked, config)
     wall_time = pod.deadline_s or config.defaults.wall_time_s
@@ -73,16 +75,28 @@ def build(pod: Pod, config: BuildConfig) -> Job:
         wall_time_s=wall_time,
         other_resources=asked.other,
         annotations=annotations.backend,
-        containers=tuple((c.name, c.kind, c.image) for c in pod.containers),
+        containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
         grace_period_s=pod.grace_period_s,
-        host_paths=tuple(str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"),
-        privileged=pod.host_pid or pod.host_ipc or any(map(_widens, pod.containers)),
+        host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
+        privileged=bool(right),
     )
 
 
-def _widens(container: Container) -> bool:
-    """Whether a container asks for more rights than the job's user has in any container."""
-    return container.security.privileged or bool(container.security.add_capabilities)
+def _right_asked(pod: Pod) -> str:
+    """The field that asks for more than the job's user may do in any container; empty: none.
+
+    That needs the site's consent; what narrows a container's rights never hurts.
+    """
+    if pod.host_pid:
+        return "pod.spec.hostPID"
+    if pod.host_ipc:
+        return "pod.spec.hostIPC"
+    for container in pod.containers:
+        security = container.security
+        if security.privileged or security.add_capabilities:
+            field = "privileged" if security.privileged else "capabilities.add"
+            return f"pod.spec containers[{container.name}].securityContext.{field}"
+    return ""
 
 
 def _amounts(asked: Totals, config: BuildConfig) -> tuple[int, int]:
@@ -112,18 +126,3 @@ def _check_limits(
             "pod.spec.activeDeadlineSeconds",
             f"{deadline} s are more than this site's {limits.wall_time_s}",
         )
-
-
-def _check_security(pod: Pod, config: BuildConfig) -> None:
-    """What widens a container's rights needs the site's consent; what narrows them never hurts."""
-    if config.rules.privileged:
-        return
-    for asked, field in ((pod.host_pid, "hostPID"), (pod.host_ipc, "hostIPC")):
-        if asked:
-            raise PodRejected(f"pod.spec.{field}", "this site does not allow it")
-    for container in pod.containers:
-        security = container.security
-        if _widens(container):
-            field = "privileged" if security.privileged else "capabilities.add"
-            where = f"pod.spec containers[{container.name}].securityContext.{field}"
-            raise PodRejected(where, "this site does not allow it")

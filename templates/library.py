@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from templates.build_config import BuildConfig
+from templates.per_site import per_site
 from templates.render import render
 from templates.shell import quote
 
@@ -58,6 +59,7 @@ class SiteFacts(NamedTuple):
     renew: int
 
 
+@per_site
 def site_facts(config: BuildConfig) -> SiteFacts:
     """The part of a BuildConfig that the functions depend on."""
     images, scratch = config.images, config.volumes.scratch

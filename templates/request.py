@@ -88,9 +88,11 @@ def _read_each(
     if type(things) is not list:
         raise wrong(f"request.container[{container}].{key}", "a list", things)
     for index, thing in enumerate(things):
-        metadata = thing.get("metadata") if type(thing) is dict else None
-        name = metadata.get("name") if type(metadata) is dict else None
-        if type(name) is not str or name not in found:
+        try:
+            known = thing["metadata"]["name"] in found
+        except (KeyError, TypeError):
+            known = False  # it has no name; that is said below
+        if not known:
             where = f"request.container[{container}].{key}[{index}]"
             if type(thing) is not dict:
                 raise wrong(where, "an object", thing)

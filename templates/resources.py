@@ -12,6 +12,7 @@ from templates.wellknown import is_gpu
 _CPU = "cpu"
 _MEMORY = "memory"
 _STORAGE = "ephemeral-storage"
+_OF_ITS_OWN = frozenset((_CPU, _MEMORY, _STORAGE))  # resources with a field in Totals
 _OF_THE_POD = (_CPU, _MEMORY, "hugepages-")  # what spec.resources of a pod may override
 
 _Amounts = dict[str, int]  # thousandths of a CPU, bytes or pieces by name of resource
@@ -34,26 +35,22 @@ class Totals(NamedTuple):
 
 def totals(pod: Pod) -> Totals:
     """The sum over what runs at once, the maximum over what runs in turn, plus the overhead."""
-    overhead = _amounts(pod.overhead)
+    overhead = _amounts(pod.overhead) if pod.overhead else {}
     limits = _limits(pod, overhead)
-    asked = _combine((c.kind, _requests(c)) for c in pod.containers)
+    asked = _combine([(c.kind, _requests(c)) for c in pod.containers])
     if pod.requests or pod.limits:
         asked.update(_own_requests(pod, asked))
     if overhead:
         asked = _plus(asked, overhead)
-    named = (_CPU, _MEMORY, _STORAGE)
+    named = [name for name in asked if name not in _OF_ITS_OWN and asked[name]]
     return Totals(
-        cpu_milli=asked.get(_CPU, 0),
-        memory_bytes=asked.get(_MEMORY, 0),
-        gpus={name: value for name, value in asked.items() if value and is_gpu(name)},
-        ephemeral_storage_bytes=asked.get(_STORAGE, 0),
-        cpu_limit_milli=limits.get(_CPU, 0),
-        memory_limit_bytes=limits.get(_MEMORY, 0),
-        other={
-            name: str(value)
-            for name, value in asked.items()
-            if value and name not in named and not is_gpu(name)
-        },
+        asked.get(_CPU, 0),
+        asked.get(_MEMORY, 0),
+        {name: asked[name] for name in named if is_gpu(name)},
+        asked.get(_STORAGE, 0),
+        limits.get(_CPU, 0),
+        limits.get(_MEMORY, 0),
+        {name: str(asked[name]) for name in named if not is_gpu(name)},
     )
 
 
@@ -67,7 +64,7 @@ def _amounts(quantities: Mapping[str, str]) -> _Amounts:
 def _requests(container: Container) -> _Amounts:
     """A limit without a request is the request, as the API server has it."""
     if not container.limits:
-        return _amounts(container.requests)
+        return _amounts(container.requests) if container.requests else {}
     return _amounts({**container.limits, **container.requests})
 
 
@@ -76,11 +73,10 @@ def _combine(containers: Iterable[tuple[str, _Amounts]]) -> _Amounts:
     running: _Amounts = {}  # sidecars, and main containers on top of them
     peak: _Amounts = {}
     for kind, amounts in containers:
-        if kind == INIT:
-            _raise_to(peak, _plus(running, amounts))
-        else:
-            running = _plus(running, amounts)
-            _raise_to(peak, running)
+        together = _plus(running, amounts) if running else amounts
+        if kind != INIT:
+            running = together
+        _raise_to(peak, together)
     return peak
 
 
@@ -116,5 +112,6 @@ def _limits(pod: Pod, overhead: Mapping[str, int]) -> _Amounts:
         for name in (_CPU, _MEMORY):
             if not all(amounts.get(name) for _, amounts in every):
                 limits.pop(name, None)
-    limits.update(_overrides(pod.limits))
+    if pod.limits:
+        limits.update(_overrides(pod.limits))
     return {name: value + overhead.get(name, 0) for name, value in limits.items()}

@@ -8,18 +8,20 @@ each such choice. What may be secret (commands, environments, probes) is in secr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from templates import __version__
 from templates.annotations import JobAnnotations
 from templates.build_config import BuildConfig
 from templates.container_script import Gathered, Site, add_container
 from templates.library import APPTAINER, library, site_facts
+from templates.per_site import per_site
 from templates.pod import Pod
 from templates.shell import quote, words
 from templates.volumes import File, Source, sources
 
 _PRIVATE = 0o600
-_EXPLANATION = """ Start it with
+_EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 #     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
 # Beside it: secret/ (commands, environment, Secrets; gone when the job has ended), volumes/, logs/
 # (a growing file per container and start, with an index of seconds), records (what was reported).
@@ -32,6 +34,16 @@ _CONTAINER_ENV = (
     b"done || :\n"
     b"unset interlink_ln\n"
 )
+
+
+class _SiteText(NamedTuple):
+    """What the first half of every job.sh of a site has in common."""
+
+    first: str  # up to the name of the pod
+    runtime: str
+    options: tuple[str, ...]
+    backoff: str
+    needs: frozenset[str]  # of library.NEEDS
 
 
 def write(
@@ -54,19 +66,16 @@ def write(
 
 def _head(job: str, site: Site, gathered: Gathered) -> str:
     """The first half of job.sh. Names were checked: what needs quotes for bash is no name."""
-    pod, config, script = site.pod, site.config, site.config.script
+    pod, own = site.pod, _site_text(site.config)
     deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
-    runtime = quote(config.runtime.executable or config.runtime.name)
+    options = words(own.options + site.annotations.options)
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
-        f"#!{script.bash}\n"
-        f"# Pod {pod.namespace}/{pod.name} as a batch job, written by interlink-nats {__version__}."
-        f"{_EXPLANATION}\n"
+        f"{own.first}{pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
         f"JOB={job}\n"
         f"NAMESPACE={pod.namespace} POD={pod.name}\n"
-        f"RUNTIME={runtime} OPTIONS=({_options(config, site.annotations)})\n"
-        f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s}"
-        f" BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}\n"
+        f"{own.runtime} OPTIONS=({options})\n"
+        f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s} {own.backoff}\n"
         f"{deadline}CONTAINERS=({containers})\n{_list_volumes(site.volumes)}\n"
         "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
         f"{''.join(gathered.functions)}"
@@ -83,36 +92,53 @@ def _secret(gathered: Gathered) -> str:
 
 def _needs_of_the_pod(site: Site) -> set[str]:
     """Which of library.NEEDS the pod has whatever its containers are."""
-    pod, annotations, script = site.pod, site.annotations, site.config.script
-    needs = {
-        "restarts": pod.restart_policy != "Never",
-        "deadline": pod.deadline_s is not None,
-        "hosts": pod.host_aliases,
-        "binds": site.volumes or annotations.mounts,
-        "container_commands": annotations.singularity_commands,
-        "pre_exec": annotations.pre_exec,
-        "tunnel": annotations.tunnel_commands,
-        "header": script.header,
-        "footer": script.footer,
-    }
-    found = {name for name, needed in needs.items() if needed}
+    pod, annotations = site.pod, site.annotations
+    found = set(_site_text(site.config).needs)
+    if pod.restart_policy != "Never":
+        found.add("restarts")
+    if pod.deadline_s is not None:
+        found.add("deadline")
+    if pod.host_aliases:
+        found.add("hosts")
+    if site.volumes or annotations.mounts:
+        found.add("binds")
+    if annotations.singularity_commands:
+        found.add("container_commands")
+    if annotations.pre_exec:
+        found.add("pre_exec")
+    if annotations.tunnel_commands:
+        found.add("tunnel")
     for source in site.volumes.values():
-        found |= _needs_of_a_volume(source)
+        _add_needs_of_a_volume(source, found)
     return found
 
 
-def _needs_of_a_volume(source: Source) -> set[str]:
-    needs = {
-        "empty_dirs": source.empty_dir,
-        "memory_dirs": source.in_memory,
-        "sizes": source.size_limit,
-        "host_paths": source.check,
-    }
-    return {name for name, needed in needs.items() if needed}
+def _add_needs_of_a_volume(source: Source, needs: set[str]) -> None:
+    if source.empty_dir:
+        needs.add("empty_dirs")
+    if source.in_memory:
+        needs.add("memory_dirs")
+    if source.size_limit:
+        needs.add("sizes")
+    if source.check:
+        needs.add("host_paths")
 
 
-def _options(config: BuildConfig, annotations: JobAnnotations) -> str:
-    """The runtime's options for every container start, as bash words."""
+@per_site
+def _site_text(config: BuildConfig) -> _SiteText:
+    script, runtime = config.script, config.runtime
+    given = (("header", script.header), ("footer", script.footer))
+    return _SiteText(
+        first=f"#!{script.bash}\n# Pod ",
+        runtime=f"RUNTIME={quote(runtime.executable or runtime.name)}",
+        options=_options(config),
+        backoff=f"BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}",
+        needs=frozenset([name for name, text in given if text]),
+    )
+
+
+def _options(config: BuildConfig) -> tuple[str, ...]:
+    """The runtime's options for every container start; the pod may add its own."""
     options: list[str] = []
     if config.runtime.name in APPTAINER:
         flags = config.apptainer
@@ -126,7 +152,7 @@ def _options(config: BuildConfig, annotations: JobAnnotations) -> str:
             options += ["--bind=/tmp", "--bind=/var/tmp"]
     if config.runtime.name == "podman":
         options.append("--network=host")
-    return words([*options, *config.runtime.options, *annotations.options])
+    return (*options, *config.runtime.options)
 
 
 def _list_volumes(volumes: Mapping[str, Source]) -> str:
@@ -134,12 +160,12 @@ def _list_volumes(volumes: Mapping[str, Source]) -> str:
     empty = [source for source in volumes.values() if source.empty_dir]
     if not empty:
         return ""
-    lines = [f"    EMPTY_DIRS=({' '.join([source.word for source in empty])})\n"]
+    lines = f"    EMPTY_DIRS=({' '.join([source.word for source in empty])})\n"
     sized = [source for source in empty if source.size_limit]
     if sized:
-        lines.append(f"    SIZED=({' '.join([source.word for source in sized])})\n")
-        lines.append(f"    SIZES=({' '.join([str(source.size_limit) for source in sized])})\n")
-    return f"\nlist_volumes() {{\n{''.join(lines)}}}\n"
+        lines += f"    SIZED=({' '.join([source.word for source in sized])})\n"
+        lines += f"    SIZES=({' '.join([str(source.size_limit) for source in sized])})\n"
+    return f"\nlist_volumes() {{\n{lines}}}\n"
 
 
 def _site_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:

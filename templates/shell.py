@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import NewType
 
 Word = NewType("Word", str)
@@ -23,9 +23,13 @@ def inside(variable: str, path: str) -> Word:
     return Word(f'"{variable}"/{quote(path)}')
 
 
-def words(texts: Iterable[str], separator: str = " ") -> str:
+def words(texts: Collection[str], separator: str = " ") -> str:
     """Several words in a row, all in quotes: that is quicker than to ask which of them need any."""
-    return separator.join([_in_quotes(text) for text in texts])
+    if not texts:
+        return ""
+    if "'" in "".join(texts):
+        return separator.join([_in_quotes(text) for text in texts])
+    return "'" + f"'{separator}'".join(texts) + "'"
 
 
 def _in_quotes(text: str) -> str:

@@ -45,6 +45,7 @@ _EXTRAS = frozenset(
     )
 )
 _TOLERATION_TEXTS = ("key", "operator", "value", "effect")
+_TEXT_OR_NULL = frozenset((str, type(None)))
 
 
 class Identity(NamedTuple):
@@ -211,7 +212,7 @@ def _read_volume(raw: Mapping[str, Any], name: str, where: str, index: int) -> V
     kind = "emptyDir"
     source: object = None
     for key, value in raw.items():
-        if value is not None and key != "name":
+        if key != "name" and value is not None:
             if source is not None:
                 raise PodRejected(f"{where}.volumes[{index}]", f"is both {kind} and {key}")
             kind, source = key, value
@@ -260,9 +261,9 @@ def _tolerations(spec: Mapping[str, Any], where: str) -> tuple[Mapping[str, obje
     for index, toleration in enumerate(tolerations):
         if type(toleration) is not dict:
             raise wrong(f"{where}.tolerations[{index}]", "an object", toleration)
-        for key in _TOLERATION_TEXTS:
-            if key in toleration and type(toleration[key]) is not str:
-                text_at(toleration, key, f"{where}.tolerations[{index}]")  # refuses all but null
+        if not _TEXT_OR_NULL.issuperset(map(type, map(toleration.get, _TOLERATION_TEXTS))):
+            for key in _TOLERATION_TEXTS:
+                text_at(toleration, key, f"{where}.tolerations[{index}]")
     return tuple(tolerations)
 
 

@@ -34,7 +34,10 @@ _HOST_PATH_TYPES = (
 
 
 _LONGEST_NAME = 255  # bytes of a file's name, the kernel's limit
+_SURELY_SHORT = _LONGEST_NAME // 4  # so many characters are never too many bytes
 _LONGEST_PATH = 2048  # leaves room for the job's own directory
+
+_Entry = tuple[str, bytes, int]  # path in the volume, content, mode
 
 
 class File(NamedTuple):
@@ -63,29 +66,24 @@ class Source(NamedTuple):
     size_limit: int = 0  # bytes; of an emptyDir, 0 means none
 
 
-class _Entry(NamedTuple):
-    path: str
-    content: bytes
-    mode: int
-
-
 def sources(pod: Pod, config: BuildConfig) -> dict[str, Source]:
     """Every volume that some container mounts, by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
-    return {
-        volume.name: _source(pod, volume, config) for volume in pod.volumes if volume.name in used
-    }
-
-
-def _source(pod: Pod, volume: Volume, config: BuildConfig) -> Source:
-    where = f"pod.spec.volumes[{volume.name}]"
-    make = _KINDS.get(volume.kind)
-    if make is None:
-        raise PodRejected(where, f"volumes of type {volume.kind} are not supported")
-    return make(pod, volume, config, f"{where}.{volume.kind}")
+    found = {}
+    for volume in pod.volumes:
+        name, kind, _ = volume
+        if name in used:
+            make = _KINDS.get(kind)
+            if make is None:
+                where = f"pod.spec.volumes[{name}]"
+                raise PodRejected(where, f"volumes of type {kind} are not supported")
+            found[name] = make(pod, volume, config, f"pod.spec.volumes[{name}].{kind}")
+    return found
 
 
 def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
+    if not volume.source:
+        return Source(inside("$SCRATCH", volume.name), empty_dir=True)
     medium = text_at(volume.source, "medium", where)
     if medium not in ("", "Memory"):
         raise PodRejected(f"{where}.medium", f"not supported: {medium}")
@@ -96,6 +94,22 @@ def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Sou
         empty_dir=True,
         in_memory=in_memory,
         size_limit=quantity.byte_count(size, f"{where}.sizeLimit") if size else 0,
+    )
+
+
+def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
+    """A volume with the life of its pod: a directory, as large as its claim asks for."""
+    where = f"{where}.volumeClaimTemplate.spec"
+    claim = object_at(object_at(volume.source, "volumeClaimTemplate", where), "spec", where)
+    for key in ("dataSource", "dataSourceRef"):
+        if claim.get(key) is not None:
+            raise PodRejected(f"{where}.{key}", "not supported: the volume is empty at first")
+    requests = object_at(object_at(claim, "resources", where), "requests", where)
+    size = quantity.as_text(requests.get("storage"), f"{where}.resources.requests.storage")
+    return Source(
+        inside("$SCRATCH", volume.name),
+        empty_dir=True,
+        size_limit=quantity.byte_count(size, f"{where}.resources.requests.storage") if size else 0,
     )
 
 
@@ -124,7 +138,7 @@ def _projected(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Sou
     mode = _mode(volume.source, "defaultMode", where, 0o644)
     received = pod.projected.get(volume.name, {})
     given = {_clean(path, where): content for path, content in received.items()}
-    entries = [_Entry(path, content, mode) for path, content in given.items()]
+    entries = [(path, content, mode) for path, content in given.items()]
     for index, part in enumerate(objects_at(volume.source, "sources", where)):
         entries += _projected_part(pod, part, given, mode, f"{where}.sources[{index}]")
     return _written(volume.name, entries, where, secret=True)
@@ -171,7 +185,7 @@ def _downward_entries(
             if path not in given:
                 raise
             content = given[path]  # second to ours: interLink ends a list of labels with a newline
-        yield _Entry(path, content, _mode(item, "mode", place, mode))
+        yield path, content, _mode(item, "mode", place, mode)
 
 
 def _object_entries(
@@ -193,14 +207,14 @@ def _object_entries(
         raise PodRejected(where, f"{title} {name or '(no name)'} did not come with the pod")
     items = objects_at(source, "items", where)
     if not items:
-        return [_Entry(path, data, mode) for path, data in content.data.items()]
+        return [(path, data, mode) for path, data in content.data.items()]
     chosen = []
     for index, item in enumerate(items):
         place = f"{where}.items[{index}]"
         wanted = text_at(item, "key", place)
         if wanted in content.data:
             path, item_mode = _item_path(item, place), _mode(item, "mode", place, mode)
-            chosen.append(_Entry(path, content.data[wanted], item_mode))
+            chosen.append((path, content.data[wanted], item_mode))
         elif not optional:
             raise PodRejected(f"{place}.key", f"{title} {name} has no key {wanted}")
     return chosen
@@ -222,38 +236,45 @@ def _normal(path: str) -> str:
 
 def _clean(path: str, where: str) -> str:
     clean = _normal(path) if len(path.encode()) <= _LONGEST_PATH else ""
-    if not clean or any(len(part.encode()) > _LONGEST_NAME for part in clean.split("/")):
+    if not clean or (len(clean) > _SURELY_SHORT and _has_long_name(clean)):
         raise PodRejected(where, "must be a relative path of a file, without '..' and not too long")
     return clean
 
 
+def _has_long_name(path: str) -> bool:
+    return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
+
+
 def _mode(holder: Mapping[str, Any], key: str, where: str, default: int) -> int:
-    mode = number_at(holder, key, where)
+    mode = holder.get(key)
     if mode is None:
         return default
-    if mode > 0o777:
-        raise PodRejected(f"{where}.{key}", "must be between 0 and 0777")
-    return mode
+    if type(mode) is int and 0 <= mode <= 0o777:
+        return mode
+    number_at(holder, key, where)  # has its own words for what is no such number at all
+    raise PodRejected(f"{where}.{key}", "must be between 0 and 0777")
 
 
 def _written(name: str, entries: Iterable[_Entry], where: str, *, secret: bool) -> Source:
     """The volume as files; of two with the same path the later one counts."""
     folder = f"secret/volumes/{name}" if secret else f"volumes/{name}"
-    files = {e.path: File(f"{folder}/{e.path}", e.content, e.mode, secret) for e in entries}
+    files = {
+        path: File(f"{folder}/{path}", content, mode, secret) for path, content, mode in entries
+    }
     if not files:
         return Source(inside("$SCRATCH", name), read_only=True, empty_dir=True)
     for path in files:
         if "/" in path:
             _check_folders(path, files, where)
-    return Source(inside("$DIR", folder), read_only=True, files=tuple(files.values()))
+    return Source(inside("$DIR", folder), True, tuple(files.values()))
 
 
 def _check_folders(path: str, files: Mapping[str, File], where: str) -> None:
-    folder = posixpath.dirname(path)
+    folder = path.rpartition("/")[0]
     while folder:
         if folder in files:
             raise PodRejected(where, f"'{folder}' cannot be both a file and a folder")
-        folder = posixpath.dirname(folder)
+        folder = folder.rpartition("/")[0]
 
 
 def _host_path(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
@@ -300,6 +321,7 @@ def _claim(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
 
 _KINDS: dict[str, Callable[[Pod, Volume, BuildConfig, str], Source]] = {
     "emptyDir": _empty_dir,
+    "ephemeral": _ephemeral,
     "configMap": _config_map,
     "secret": _secret,
     "downwardAPI": _downward,
