@@ -1,0 +1,67 @@
+"""Starting programs: the only module of this package that does.
+
+No shell, no input but what is given, an end to every wait. What a program is told on its command
+line can be seen by every user of the machine, so nothing secret ever stands there.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from submitter.errors import CommandFailed
+from templates.errors import one_line
+
+TAIL = 300  # characters of what a failed program complained of
+LARGEST_OUTPUT = 256 * 1024 * 1024
+
+
+def run(argv: Sequence[str], timeout: float = 60.0, stdin: str = "") -> str:
+    """What the program wrote to standard output; ``CommandFailed`` unless it ended well."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=stdin.encode(),
+            capture_output=True,
+            timeout=timeout,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired as late:
+        output = (late.stdout or b"").decode(errors="replace")
+        raise CommandFailed(argv[0], f"took longer than {timeout:g} s", output=output) from None
+    except OSError as error:
+        raise CommandFailed(argv[0], f"cannot be started: {error.strerror}") from None
+    output = done.stdout[:LARGEST_OUTPUT].decode(errors="replace")
+    if done.returncode != 0:
+        said = one_line(done.stderr.decode(errors="replace"), 100_000)[-TAIL:]
+        how = f"exit code {done.returncode}"
+        if done.returncode < 0:
+            how = f"signal {-done.returncode}"
+        words = f"{how}: {said}" if said else how
+        raise CommandFailed(argv[0], words, done.returncode, output)
+    return output
+
+
+def start(argv: Sequence[str], output: str, keep: int) -> subprocess.Popen[bytes]:
+    """Start a program that outlives this one, in a session of its own.
+
+    What it writes goes to a new file, for the owner alone; it inherits the descriptor ``keep``.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+    log = os.open(output, flags, 0o600)
+    try:
+        return subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd="/",
+            start_new_session=True,
+            pass_fds=(keep,),
+        )
+    except OSError as error:
+        raise CommandFailed(argv[0], f"cannot be started: {error.strerror}") from None
+    finally:
+        os.close(log)

@@ -1,0 +1,52 @@
+"""What can go wrong at a site, as one tree below the project's own.
+
+    InterlinkNatsError
+    └── SubmitterError
+        ├── Forbidden             the site's policy, or what its batch system can ever give, says no
+        ├── CommandFailed         a program could not be started, failed, or took too long
+        ├── NoRoom                the batch system takes no more jobs for now
+        ├── SubmitRefused         the batch system said no to a job, for good
+        ├── SubmitUnclear         nobody knows whether the batch system has taken a job
+        └── BackendUnavailable    the batch system could not be asked
+
+Every message is one line, for ``kubectl describe`` and for the log; none holds anything secret.
+"""
+
+from __future__ import annotations
+
+from templates.errors import InterlinkNatsError, one_line
+
+
+class SubmitterError(InterlinkNatsError):
+    """The root of what a submitter raises on purpose."""
+
+
+class Forbidden(SubmitterError):
+    """The site does not run such a job."""
+
+
+class CommandFailed(SubmitterError):
+    """A program did not do what it was started for."""
+
+    def __init__(self, program: str, what: str, code: int = -1, output: str = "") -> None:
+        super().__init__(one_line(f"{program}: {what}"))
+        self.code = code
+        """Its exit code; negative when it has none."""
+        self.output = output
+        """What it wrote to standard output all the same."""
+
+
+class NoRoom(SubmitterError):
+    """Not now: the job keeps its place in the queue; the words say what it waits for."""
+
+
+class SubmitRefused(SubmitterError):
+    """The job will never be taken as it is."""
+
+
+class SubmitUnclear(SubmitterError):
+    """The job may have been taken: it has to be looked for before it is submitted again."""
+
+
+class BackendUnavailable(SubmitterError):
+    """The batch system did not answer: nothing is known, so nothing changes."""
