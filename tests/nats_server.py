@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 from typing import Any, Optional
 
+from scripts.lib import certificates
 from tests.processes import free_port
 
 
@@ -22,31 +23,6 @@ def program() -> str:
     return found
 
 
-def make_certificates(folder: Path) -> None:
-    """A certificate for localhost (cert.pem, key.pem), signed by a CA of its own (ca.pem)."""
-    (folder / "san").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-batch"]
-    sign = ["openssl", "x509", "-req", "-days", "2", "-CAcreateserial", "-extfile", "san"]
-    for command in (
-        [
-            *new,
-            "-x509",
-            "-days",
-            "2",
-            "-subj",
-            "/CN=test CA",
-            "-keyout",
-            "ca.key",
-            "-out",
-            "ca.pem",
-        ],
-        [*new, "-subj", "/CN=localhost", "-keyout", "key.pem", "-out", "request.pem"],
-        [*sign, "-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-out", "cert.pem"],
-    ):
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-
-
 class NatsServer:
     """One server; it keeps its ports over ``stop`` and ``start``, and nothing else."""
 
@@ -55,7 +31,7 @@ class NatsServer:
         self.port, self.websocket_port = free_port(), free_port()
         self._process: Optional[subprocess.Popen[bytes]] = None
         folder.mkdir(parents=True, exist_ok=True)
-        make_certificates(folder)
+        certificates.make(folder)
         self.ca_file = str(folder / "ca.pem")
         self.configure(**options)
 

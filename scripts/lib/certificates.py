@@ -1,0 +1,58 @@
+"""Certificates for a server on this machine, signed by a CA made for it and thrown away with it."""
+
+from __future__ import annotations
+
+import datetime
+import ipaddress
+import os
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+DAYS = 30
+
+
+def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
+    """Write ca.pem, and cert.pem with key.pem for these names and 127.0.0.1."""
+    ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    ca = _builder("interlink-nats CA", "interlink-nats CA", ca_key)
+    constraints = x509.BasicConstraints(ca=True, path_length=0)
+    authority = ca.add_extension(constraints, critical=True).sign(ca_key, hashes.SHA256())
+    names = [x509.DNSName(host) for host in hosts]
+    addresses = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    certificate = (
+        _builder(hosts[0], "interlink-nats CA", key)
+        .add_extension(x509.SubjectAlternativeName([*names, addresses]), critical=False)
+        .sign(ca_key, hashes.SHA256())
+    )
+    (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
+    (folder / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    descriptor = os.open(folder / "key.pem", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            )
+        )
+
+
+def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_name(subject))
+        .issuer_name(_name(issuer))
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(hours=1))
+        .not_valid_after(now + datetime.timedelta(days=DAYS))
+    )
+
+
+def _name(text: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, text)])

@@ -1,0 +1,313 @@
+"""The whole path of a pod on this machine: plugin under gunicorn, NATS over wss, a submitter.
+
+Started by scripts/quickstart, which has made the Python environment for it. All of it are the real
+programs, on free ports of localhost, below one temporary directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from scripts.lib import certificates
+from scripts.lib.interlink import Answer, Plugin, create_request, is_up
+from templates.errors import InterlinkNatsError
+
+HERE = Path(__file__).resolve().parent
+REPOSITORY = HERE.parent.parent
+POOL = "quickstart"
+APPLICATION = "plugin_server.wsgi:app"
+START_S = 30
+STOP_S = 15
+
+
+class Trouble(Exception):
+    """What keeps the quickstart from going on, in words."""
+
+
+def say(text: str) -> None:
+    """Tell the person in front of it."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def main() -> int:
+    """The command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="scripts/quickstart", description=__doc__.splitlines()[0])
+    parser.add_argument("manifest", nargs="?", metavar="POD.yaml", type=Path, help="a Pod or a Job")
+    parser.add_argument("--keep", action="store_true", help="leave it running until Ctrl-C")
+    parser.add_argument("--port", type=int, default=0, help="of the plugin (default: a free one)")
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        request = _request(arguments.manifest or HERE / "quickstart.yaml")
+        with System(arguments.port) as system:
+            system.start()
+            code = follow(system.plugin, request)
+            if arguments.keep:
+                system.keep(request)
+        return code
+    except KeyboardInterrupt:
+        say("quickstart: interrupted; everything it started is stopped")
+        return 130
+    except (Trouble, InterlinkNatsError) as error:
+        sys.stderr.write(f"quickstart: {error}\n")
+        return 2
+
+
+def _request(manifest: Path) -> dict[str, Any]:
+    try:
+        return create_request([(str(manifest), manifest.read_text(encoding="utf-8"))], POOL)
+    except UnicodeDecodeError:
+        raise Trouble(f"{manifest}: is not UTF-8 text") from None
+    except OSError as error:
+        raise Trouble(f"{manifest}: {error.strerror}") from None
+
+
+# --- the programs -------------------------------------------------------------------------------
+
+
+class System:
+    """The three programs, and the directory that they share."""
+
+    def __init__(self, port: int = 0) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="interlink-quickstart-"))
+        self.port = port or free_port()
+        self.nats_port = free_port()
+        self.plugin = Plugin("127.0.0.1", self.port)
+        self._processes: list[tuple[str, subprocess.Popen[bytes]]] = []
+
+    def __enter__(self) -> System:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with _uninterrupted():
+            self.stop()
+
+    def start(self) -> None:
+        if is_up("127.0.0.1", self.port):
+            raise Trouble(f"port {self.port} is in use: choose another with --port")
+        self._write_configuration()
+        python = sys.executable
+        say("starting nats-server (TLS WebSockets)")
+        server = shutil.which("nats-server", path=str(Path(python).parent))
+        self._run("nats", [server or "nats-server", "--config", str(self.folder / "nats.conf")])
+        self._wait("nats", lambda: is_up("localhost", self.nats_port))
+        say(f"starting the submitter of pool {POOL} (it runs jobs on this machine)")
+        self._run(
+            "submitter",
+            [python, "-m", "submitter", "--config", str(self.folder / "submitter.yaml")],
+        )
+        say(f"starting the plugin at http://127.0.0.1:{self.port}")
+        self._run(
+            "plugin",
+            [
+                python,
+                "-m",
+                "gunicorn",
+                "--config",
+                "python:plugin_server.gunicorn_conf",
+                APPLICATION,
+            ],
+            INTERLINK_PLUGIN_CONFIG=str(self.folder / "plugin.yaml"),
+        )
+        self._wait("plugin", self._has_pool)
+
+    def _has_pool(self) -> bool:
+        with contextlib.suppress(OSError, Answer, ValueError):
+            return "cpu" in self.plugin.ping().get("resources", {})
+        return False
+
+    def _write_configuration(self) -> None:
+        certificates.make(self.folder)
+        (self.folder / "jobs").mkdir(mode=0o700)
+        tls = {"cert_file": f"{self.folder}/cert.pem", "key_file": f"{self.folder}/key.pem"}
+        websocket = {"host": "localhost", "port": self.nats_port, "tls": tls}
+        nats = {
+            "servers": [f"wss://localhost:{self.nats_port}"],
+            "ca_file": f"{self.folder}/ca.pem",
+        }
+        pool = {"name": POOL, "backend": "host", "directory": f"{self.folder}/jobs"}
+        address = f"http://127.0.0.1:{self.port}"
+        for name, content in {
+            "nats.conf": {"host": "127.0.0.1", "port": free_port(), "websocket": websocket},
+            "submitter.yaml": {"nats": nats, "pools": [pool]},
+            "plugin.yaml": {"nats": nats, "listen": address},
+        }.items():
+            (self.folder / name).write_text(json.dumps(content, indent=2))  # JSON is YAML
+
+    def _run(self, name: str, command: list[str], **environment: str) -> None:
+        with (self.folder / f"{name}.log").open("wb") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=REPOSITORY,
+                env={**os.environ, "PYTHONPATH": str(REPOSITORY), **environment},
+                start_new_session=True,  # Ctrl-C is for us, and we end them in order
+            )
+        self._processes.append((name, process))
+
+    def _wait(self, name: str, ready: Callable[[], bool]) -> None:
+        end = time.monotonic() + START_S
+        while not ready():
+            for other, process in self._processes:
+                if process.poll() is not None:
+                    raise Trouble(f"{other} ended while starting: {self._last_line(other)}")
+            if time.monotonic() > end:
+                raise Trouble(f"{name} is not ready after {START_S} s: {self._last_line(name)}")
+            time.sleep(0.05)
+
+    def _last_line(self, name: str) -> str:
+        lines = (self.folder / f"{name}.log").read_text(errors="replace").split("\n")
+        return next((line for line in reversed(lines) if line.strip()), "it said nothing")
+
+    def stop(self) -> None:
+        for _, process in reversed(self._processes):
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        self.plugin.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def keep(self, request: dict[str, Any]) -> None:
+        pod = json.dumps([request["pod"]])
+        (self.folder / "pod.json").write_text(pod)
+        say(f"""
+It stays up until Ctrl-C. Its logs and configuration are in {self.folder}
+  states of the pod:  curl -s -X GET --data @{self.folder}/pod.json http://127.0.0.1:{self.port}/status
+  what the node is:   curl -s -X GET --data '[]' http://127.0.0.1:{self.port}/status
+  metrics:            curl -s http://127.0.0.1:{self.port}/metrics""")
+        signal.pause()
+
+
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """A second Ctrl-C must not leave half of it running."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+# --- the pod ------------------------------------------------------------------------------------
+
+
+def follow(plugin: Plugin, request: dict[str, Any]) -> int:
+    """Create the pod, show what becomes of it, delete it; the exit code is the pod's."""
+    pod = request["pod"]
+    name = pod["metadata"]["name"]
+    try:
+        answer = plugin.create(request)
+    except Answer as refused:
+        raise Trouble(f"pod {name} was refused: {refused.text}") from None
+    say(f"pod {name} is job {answer['PodJID']}")
+    try:
+        states = _watch(plugin, pod)
+    finally:
+        with _uninterrupted():
+            plugin.delete(pod)
+            _until_gone(plugin, pod)
+    say("exit codes:")
+    for _, container in states:
+        say(f"  {container['name']:20} {container['state']['terminated']['exitCode']}")
+    codes = [container["state"]["terminated"]["exitCode"] for _, container in states]
+    return next((code for code in codes if code), 0)
+
+
+def _watch(plugin: Plugin, pod: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Show each change of state, and the logs as they come, until all containers have ended."""
+    shown: dict[str, str] = {}
+    readers: dict[str, threading.Thread] = {}
+    mains = [container["name"] for container in pod["spec"]["containers"]]
+    while True:
+        states = _states(plugin, pod)
+        for kind, container in states:
+            text = _describe(container["state"])
+            if shown.get(container["name"]) != text:
+                shown[container["name"]] = text
+                say(f"{kind:6} {container['name']:20} {text}")
+            if "waiting" not in container["state"] and container["name"] not in readers:
+                readers[container["name"]] = _reader(plugin, pod, container["name"])
+        if states and all("terminated" in container["state"] for _, container in states):
+            for reader in readers.values():
+                reader.join()
+            if {container["name"] for _, container in states} >= set(mains):
+                return states
+        time.sleep(0.1)
+
+
+def _states(plugin: Plugin, pod: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    for status in plugin.status([pod]):
+        inits = [("init", container) for container in status.get("initContainers") or []]
+        return [*inits, *(("main", container) for container in status["containers"])]
+    return []
+
+
+def _describe(state: dict[str, Any]) -> str:
+    if "terminated" in state:
+        end = state["terminated"]
+        message = end.get("message", "").strip()
+        return f"terminated, exit code {end['exitCode']}" + (f": {message}" if message else "")
+    if "running" in state:
+        return "running"
+    waiting = state.get("waiting", {})
+    message = waiting.get("message", "")
+    return f"waiting: {waiting.get('reason', '')}" + (f" ({message})" if message else "")
+
+
+def _reader(plugin: Plugin, pod: dict[str, Any], container: str) -> threading.Thread:
+    """Print a log, line by line, as ``kubectl logs -f`` would."""
+
+    def read() -> None:
+        rest = b""
+        for piece in plugin.logs(pod, container, Follow=True):
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                say(f"  {container} | {line.decode(errors='replace')}")
+        if rest:
+            say(f"  {container} | {rest.decode(errors='replace')}")
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    return thread
+
+
+def _until_gone(plugin: Plugin, pod: dict[str, Any], limit_s: Optional[float] = STOP_S) -> None:
+    """Wait until the site has removed what the job left."""
+    end = time.monotonic() + (limit_s or 0)
+    while time.monotonic() < end:
+        if not plugin.status([pod]):
+            return
+        time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
