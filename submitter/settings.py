@@ -9,16 +9,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
-from templates.build_config import (
+from templates.build_config import BuildConfig
+from templates.settings_types import (
     REQUIRED,
-    BuildConfig,
     Choice,
     Count,
     CountOrZero,
     Kind,
     Path,
     PathOrEmpty,
+    Quantity,
     Word,
+    elsewhere,
 )
 
 LOG_FORMATS = ("plain", "json")
@@ -28,11 +30,11 @@ LOG_FORMATS = ("plain", "json")
 class Nats:
     """How to reach NATS, and as whom; every secret is in a file of its own."""
 
-    servers: tuple[Word, ...] = field(default=(), metadata=REQUIRED)
+    servers: tuple[Annotated[str, Kind.SERVER], ...] = field(default=(), metadata=REQUIRED)
     """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
-    root: Word = "interlink"
+    root: Annotated[str, Kind.SUBJECT] = "interlink"
     """What all subjects begin with; the same at all sites and in the cluster."""
-    inbox_prefix: Word = "_INBOX"
+    inbox_prefix: Annotated[str, Kind.SUBJECT] = "_INBOX"
     """Where answers to this site arrive; its NATS user must be allowed to subscribe below it."""
     user: Word = ""
     """User name; its password is in password_file."""
@@ -102,22 +104,25 @@ class Timing:
 class Pool:
     """One pool: the name that pods' tolerations say, and the batch system behind it."""
 
-    name: Word = field(default="", metadata=REQUIRED)
-    """1 to 63 letters, digits, dashes and underscores."""
+    name: Annotated[str, Kind.TOKEN] = field(default="", metadata=REQUIRED)
+    """The pool's name; NATS subjects hold it, and the tolerations of pods."""
     directory: Path = field(default="", metadata=REQUIRED)
     """Where jobs live; on a file system that the nodes share with this machine."""
     backend: Word = "host"
     """Which batch system: host runs jobs on this very machine."""
     options: Mapping[str, object] = field(default_factory=dict)
     """Options of the backend: see docs/backends.md."""
-    resources: Mapping[str, str] = field(default_factory=dict)
+    resources: Mapping[Word, Quantity] = field(default_factory=dict)
     """What the pool offers (cpu, memory, pods, nvidia.com/gpu, ...); replaces what is found out."""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[Word, Word] = field(default_factory=dict)
     """Labels of the pool's Kueue flavor."""
-    taints: tuple[Word, ...] = ()
+    taints: tuple[Annotated[str, Kind.TAINT], ...] = ()
     """Taints of the pool's Kueue flavor: key=value:effect."""
-    build: BuildConfig = field(default_factory=BuildConfig)
-    """How scripts are built: see docs/build-config.md; or the path of a file with it."""
+    build: BuildConfig = field(
+        default_factory=BuildConfig,
+        metadata=elsewhere("keys of docs/build-config.md, or the path of a file with them"),
+    )
+    """How scripts are built; a path may be relative to the folder of this file."""
     policy: Policy = field(default_factory=Policy)
     """What pods may ask for."""
     timing: Timing = field(default_factory=Timing)

@@ -8,53 +8,23 @@ follow from them.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple, Optional
+from typing import Annotated, Optional
+
+from templates.settings_types import (
+    REQUIRED,
+    Bash,
+    Choice,
+    Count,
+    CountOrZero,
+    Kind,
+    Path,
+    PathOrEmpty,
+    Word,
+)
 
 RUNTIMES = ("apptainer", "singularity", "podman", "host")
-CLAIM_VARIABLES = ("namespace", "claim", "pod", "uid")
-REQUIRED = {"required": True}  # of a field that a file has to give, whatever default Python needs
-
-
-class Kind(enum.Enum):
-    """What a text must be; the words are those of the documentation."""
-
-    TEXT = "text"
-    BASH = "bash, any number of lines"
-    WORD = "text without white space"
-    ARGUMENT = "text on one line"
-    PATH = "absolute path"
-    PATH_OR_EMPTY = "absolute path, or empty"
-    PROGRAM = "absolute path without white space"
-    PLACE = "absolute path, URI, or empty"
-    CLAIM_PATH = "absolute path, may hold $namespace, $claim, $pod, $uid"
-    CLAIM = "claim or namespace/claim"
-    VARIABLE = "name of a variable"
-    VARIABLES = "shell pattern for names of variables"
-    CPU = "quantity of cpu"
-    BYTES = "quantity of bytes"
-
-
-class Choice(NamedTuple):
-    """A text that must be one of these."""
-
-    values: tuple[str, ...]
-
-
-class Whole(NamedTuple):
-    """A whole number that must not be smaller than this."""
-
-    minimum: int
-
-
-Path = Annotated[str, Kind.PATH]
-PathOrEmpty = Annotated[str, Kind.PATH_OR_EMPTY]
-Bash = Annotated[str, Kind.BASH]
-Word = Annotated[str, Kind.WORD]
-Count = Annotated[int, Whole(1)]
-CountOrZero = Annotated[int, Whole(0)]
 
 
 @dataclass(frozen=True)

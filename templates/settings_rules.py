@@ -1,4 +1,4 @@
-"""What each value of a BuildConfig must be; every rule returns the value or says what is wrong.
+"""What each value of a configuration must be; a rule returns the value or says what is wrong.
 
 Values end up in bash scripts, mount options and shebang lines of every job of the site, so what a
 rule refuses is what could not stand there, or what a reader would expect to mean something else.
@@ -13,20 +13,23 @@ from typing import Callable
 from marshmallow import ValidationError
 
 from templates import quantity
-from templates.build_config import CLAIM_VARIABLES, Choice, Kind, Whole
-from templates.errors import PodRejected
+from templates.errors import ConfigError, PodRejected
+from templates.settings_types import CLAIM_VARIABLES, Choice, Kind, Whole
+from templates.subjects import check_root
 
 LARGEST = 2**31 - 1  # bash and awk count that far everywhere
 
 
 def apply(rule: object, value: object) -> object:
-    """Check one value against the rule that its dataclass names: a Kind, Choice, Whole or bool."""
+    """Check one value against what its dataclass names: a Kind, Choice, Whole, bool or object."""
     if isinstance(rule, Choice):
         return _one_of(rule, value)
     if isinstance(rule, Whole):
         return _whole(rule, value)
     if isinstance(rule, Kind):
         return _CHECKS[rule](_as_text(rule, value))
+    if rule is object:
+        return value
     if not isinstance(value, bool):
         raise ValidationError(f"must be true or false, not {kind_of(value)}")
     return value
@@ -54,7 +57,7 @@ def _whole(rule: Whole, value: object) -> int:
 
 
 def _as_text(rule: Kind, value: object) -> str:
-    if rule in (Kind.CPU, Kind.BYTES) and type(value) in (int, float):
+    if rule in (Kind.CPU, Kind.BYTES, Kind.QUANTITY) and type(value) in (int, float):
         return str(value)  # Kubernetes, too, takes a quantity without quotes
     if not isinstance(value, str):
         raise ValidationError(f"must be text, not {kind_of(value)}")
@@ -155,6 +158,44 @@ def _quantity(text: str, count: Callable[[str], int]) -> str:
     return text
 
 
+def _any_quantity(text: str) -> str:
+    if not quantity.is_quantity(text):
+        raise ValidationError(f"not a quantity: {text[:64] or 'an empty text'}")
+    return text
+
+
+def _token(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,63}", text):
+        raise ValidationError("must be 1 to 63 letters, digits, dashes and underscores")
+    return text
+
+
+def _subject(text: str) -> str:
+    try:
+        return check_root("", text)
+    except ConfigError as error:
+        raise ValidationError(error.what) from None
+
+
+def _server(text: str) -> str:
+    """A URL without credentials; what is wrong with it is told without repeating it."""
+    if not re.fullmatch(r"(wss|ws|tls|nats)://[^\s/?#]+(/[^\s?#]*)?", text):
+        raise ValidationError("must be a wss://, ws://, tls:// or nats:// URL")
+    if "@" in text:
+        raise ValidationError("must not hold a user or a password: name their files below nats")
+    return text
+
+
+def _taint(text: str) -> str:
+    name = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
+    effect = "NoSchedule|PreferNoSchedule|NoExecute"
+    if not re.fullmatch(rf"({name}/)?{name}(=({name})?)?:({effect})", text):
+        raise ValidationError(
+            "must be key=value:effect, the effect one of " + effect.replace("|", ", ")
+        )
+    return text
+
+
 _CHECKS: Mapping[Kind, Callable[[str], str]] = {
     Kind.TEXT: _text,
     Kind.BASH: _bash,
@@ -170,4 +211,9 @@ _CHECKS: Mapping[Kind, Callable[[str], str]] = {
     Kind.VARIABLES: _variables,
     Kind.CPU: lambda text: _quantity(text, quantity.cpu_milli),
     Kind.BYTES: lambda text: _quantity(text, quantity.byte_count),
+    Kind.QUANTITY: _any_quantity,
+    Kind.TOKEN: _token,
+    Kind.SUBJECT: _subject,
+    Kind.SERVER: _server,
+    Kind.TAINT: _taint,
 }

@@ -1,7 +1,7 @@
-"""What a BuildConfig must be like: schemas derived from its dataclasses, and its form on the wire.
+"""Reading settings into the dataclasses that list their keys: schemas follow from the annotations.
 
-A file is read strictly: an unknown key is a mistake of its author. On the wire unknown keys are
-ignored, so that a site may be newer than the plugin. Either way the first mistake becomes one
+A file is read strictly: an unknown key is a mistake of its author. What comes over the wire may be
+of a newer version, so unknown keys are ignored there. Either way the first mistake becomes one
 ConfigError line that names it.
 """
 
@@ -22,33 +22,39 @@ from typing import (
 
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
 
-from templates.build_config import BuildConfig, Kind
-from templates.build_config_rules import apply, kind_of
 from templates.errors import ConfigError
+from templates.settings_rules import apply, kind_of
+from templates.settings_types import Kind
+
+_NONE: Mapping[str, str] = {}
 
 
-def checked(raw: object, name: str, origins: Mapping[str, str]) -> BuildConfig:
-    """The configuration that a file's sections say; ``origins``: key -> its name in the file."""
-    return _loaded(_FROM_FILE, raw, name, origins)
+class Form:
+    """How one kind of settings is read; ``base`` says what is not given."""
+
+    def __init__(self, base: Any, *, strict: bool) -> None:
+        self._section = _Section(base, RAISE if strict else EXCLUDE)
+
+    def load(self, raw: object, name: str, origins: Mapping[str, str] = _NONE) -> Any:
+        """The dataclass that the mapping says; ``origins``: key -> its name in an older file."""
+        try:
+            return self._section.deserialize(raw)
+        except ValidationError as error:
+            (path, what), *others = _mistakes(error.messages)
+            if others:
+                what = f"{what} (and {len(others)} more)"
+            where = f"{name}: {_original(path, origins)}" if path else name
+            raise ConfigError(where, what) from None
 
 
-def from_json(mapping: Mapping[str, Any]) -> BuildConfig:
-    """Read what ``to_json`` wrote, perhaps in another version of us: unknown keys are ignored."""
-    return _loaded(_FROM_WIRE, mapping, "BuildConfig", {})
-
-
-def to_json(config: BuildConfig) -> dict[str, Any]:
-    """Write the configuration as JSON values, so that ``from_json`` gives an equal one back."""
-    return {part.name: _plain(getattr(config, part.name)) for part in dataclasses.fields(config)}
-
-
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """The dataclass as JSON values, so that a ``Form`` of it gives an equal one back."""
     if dataclasses.is_dataclass(value):
-        return {part.name: _plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
+        return {part.name: plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if isinstance(value, collections.abc.Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     return value
 
 
@@ -104,6 +110,8 @@ class _Section(fields.Nested):
     def _deserialize(
         self, value: Any, attr: Any, data: Any, partial: Any = None, **options: Any
     ) -> Any:
+        if isinstance(value, type(self.base)):
+            return value  # read before, from a file of its own
         if not isinstance(value, collections.abc.Mapping):
             raise ValidationError(f"must be a mapping, not {kind_of(value)}")
         loaded = super()._deserialize(value, attr, data, **options)
@@ -151,26 +159,11 @@ def _field(hint: Any, unknown: str, base: Any = None, **options: Any) -> fields.
     if dataclasses.is_dataclass(hint):
         made: Any = hint
         return _Section(base or made(), unknown, **options)
-    rules = {str: Kind.TEXT, bool: bool}
+    rules = {str: Kind.TEXT, bool: bool, object: object}
     return _Value(inner[1] if origin is Annotated else rules[hint], **options)
 
 
-_FROM_FILE = _Section(BuildConfig(), RAISE)
-_FROM_WIRE = _Section(BuildConfig(), EXCLUDE)
-
-
 # --- mistakes -----------------------------------------------------------------------------------
-
-
-def _loaded(form: _Section, raw: object, name: str, origins: Mapping[str, str]) -> BuildConfig:
-    try:
-        config: BuildConfig = form.deserialize(raw)
-    except ValidationError as error:
-        (path, what), *others = _mistakes(error.messages)
-        if others:
-            what = f"{what} (and {len(others)} more)"
-        raise ConfigError(f"{name}: {_original(path, origins)}" if path else name, what) from None
-    return config
 
 
 def _mistakes(messages: Any, path: str = "") -> Iterator[tuple[str, str]]:

@@ -1,0 +1,116 @@
+"""submitter.yaml: from its text to ``Settings``, or one line that says what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from submitter.settings import Nats, Pool, Settings
+from templates import build_config_file, settings_keys
+from templates.build_config import BuildConfig
+from templates.errors import ConfigError, one_line
+from templates.settings_keys import Key
+from templates.settings_rules import kind_of
+from templates.settings_schema import Form
+from templates.settings_text import parse_yaml
+
+DEFAULT_PATH = "/etc/interlink/submitter.yaml"
+
+EXAMPLE = Settings(
+    nats=Nats(
+        servers=("wss://nats.example.org:443",),
+        inbox_prefix="_INBOX_mysite",
+        nkey_file="/etc/interlink/nats.nkey",
+    ),
+    pools=(Pool(name="mypool", directory="/shared/interlink/mypool"),),
+)
+"""What the sample says where there is no default."""
+
+_FORM = Form(Settings(), strict=True)
+_WAYS_IN = ("password_file", "token_file", "nkey_file", "credentials_file")
+
+
+def read(path: Path) -> Settings:
+    """The settings in a file."""
+    return load(_text(path, str(path)), str(path), path.parent)
+
+
+def load(text: str, name: str, folder: Path = Path()) -> Settings:
+    """The settings in a text; ``name`` is how messages call it, paths count from ``folder``."""
+    raw = parse_yaml(text, name)
+    if not isinstance(raw, dict):
+        raise ConfigError(name, f"must be a mapping of sections, not {kind_of(raw)}")
+    written = {key: value for key, value in raw.items() if value is not None}
+    if isinstance(written.get("pools"), list):
+        pools = enumerate(written["pools"])
+        written["pools"] = [_with_build(pool, f"{name}: pools[{i}]", folder) for i, pool in pools]
+    settings: Settings = _FORM.load(written, name)
+    for where, what in _mistakes(settings):
+        raise ConfigError(f"{name}: {where}", what)
+    return settings
+
+
+def keys() -> tuple[Key, ...]:
+    """Every key that the file may have, in the order of the dataclasses."""
+    return tuple(settings_keys.keys(Settings()))
+
+
+def sample() -> str:
+    """A file that holds every key, explained in comments."""
+    title = "The site's submitter. Every key is here; where it has a default, that is its value."
+    return settings_keys.sample(EXAMPLE, title)
+
+
+def _with_build(pool: Any, where: str, folder: Path) -> Any:
+    """The pool, with the file of its BuildConfig read if it names one."""
+    if not isinstance(pool, dict) or not isinstance(pool.get("build"), str):
+        return pool
+    path = folder / pool["build"]
+    build: BuildConfig = build_config_file.load(_text(path, f"{where}.build"), str(path))
+    return {**pool, "build": build}
+
+
+def _text(path: Path, where: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(where, f"{path}: is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or one_line(str(error))
+        raise ConfigError(where, reason if str(path) == where else f"{path}: {reason}") from None
+
+
+# --- what no single value can be checked for ------------------------------------------------------
+
+
+def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+    yield from _mistakes_of_nats(settings.nats)
+    if not settings.pools:
+        yield "pools", "must hold at least one pool"
+    seen: dict[tuple[str, str], int] = {}
+    for number, pool in enumerate(settings.pools):
+        for key in ("name", "directory"):
+            first = seen.setdefault((key, getattr(pool, key)), number)
+            if first != number:
+                yield f"pools[{number}].{key}", f"is that of pools[{first}], too"
+
+
+def _mistakes_of_nats(nats: Nats) -> Iterator[tuple[str, str]]:
+    if not nats.servers:
+        yield "nats.servers", "must hold at least one URL"
+    given = [key for key in _WAYS_IN if getattr(nats, key)]
+    if len(given) > 1:
+        yield f"nats.{given[1]}", f"must not be given together with {given[0]}"
+    if nats.user and not nats.password_file:
+        yield "nats.user", "needs a password_file"
+    if nats.password_file and not nats.user:
+        yield "nats.password_file", "needs a user"
+    secure = ("wss:", "tls:")
+    if nats.ca_file and not any(server.startswith(secure) for server in nats.servers):
+        yield "nats.ca_file", "is of no use: no server is reached by wss:// or tls://"
+
+
+def secret_files(nats: Nats) -> tuple[tuple[str, str], ...]:
+    """Key and path of every file that nobody else may read."""
+    return tuple((name, getattr(nats, name)) for name in _WAYS_IN if getattr(nats, name))
