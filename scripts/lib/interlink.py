@@ -121,7 +121,7 @@ def is_up(host: str, port: int) -> bool:
 
 
 def create_request(texts: Sequence[tuple[str, str]], pool: str = "") -> dict[str, Any]:
-    """What the virtual kubelet makes of manifests: variables resolved, ConfigMaps and Secrets along.
+    """What the virtual kubelet makes of manifests: variables resolved, ConfigMaps and Secrets sent.
 
     Each call makes a new pod, as each creation in a cluster does.
     """
