@@ -5,11 +5,14 @@ The text under a field says what it means; the sample file and docs/submitter.md
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Optional
+from typing import Annotated, NamedTuple, Optional
 
 from templates.build_config import BuildConfig
+from templates.link_settings import LinkSettings
+from templates.log_format import FORMATS, PLAIN
 from templates.settings_types import (
     REQUIRED,
     Choice,
@@ -22,8 +25,6 @@ from templates.settings_types import (
     Word,
     elsewhere,
 )
-
-LOG_FORMATS = ("plain", "json")
 
 
 @dataclass(frozen=True)
@@ -135,7 +136,7 @@ class Logging:
 
     level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
     """The least important messages to show."""
-    format: Annotated[str, Choice(LOG_FORMATS)] = "plain"
+    format: Annotated[str, Choice(FORMATS)] = PLAIN
     """Lines for people, or JSON."""
 
 
@@ -149,3 +150,33 @@ class Settings:
     """The pools that this submitter serves."""
     logging: Logging = field(default_factory=Logging)
     """What is logged."""
+
+
+def link_settings(nats: Nats, name: str) -> LinkSettings:
+    """What the connection is to be told; ``name`` is how the server's admin sees it."""
+    return LinkSettings(
+        servers=nats.servers,
+        name=name,
+        inbox_prefix=nats.inbox_prefix,
+        user=nats.user,
+        password_file=nats.password_file,
+        token_file=nats.token_file,
+        nkey_file=nats.nkey_file,
+        credentials_file=nats.credentials_file,
+        ca_file=nats.ca_file,
+    )
+
+
+class Supervisor(NamedTuple):
+    """How systemd wants to be told, if it has started us."""
+
+    notify_socket: str = ""
+    watchdog_s: float = 0  # it ends us after so long without a sign of life; 0: never
+
+
+def supervisor() -> Supervisor:
+    """What our environment says of systemd; taken out of it, so that no job ever sees it."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    address, limit, process = (os.environ.pop(name, "") for name in names)
+    meant = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
+    return Supervisor(address, int(limit) / 1e6 if meant else 0)

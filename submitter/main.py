@@ -1,0 +1,114 @@
+"""``interlink-submitter``: run the service in the foreground, or show a sample.
+
+    interlink-submitter [--config FILE]          run until SIGTERM or SIGINT
+    interlink-submitter sample                   print a configuration file with every key
+
+Exit codes: 0 when ended by a signal, 1 when something is
+wrong, 2 when the configuration or the command line is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, Callable, Optional
+
+from submitter import settings_file
+from submitter.settings import Logging, Settings
+from templates import __version__
+from templates.errors import ConfigError
+from templates.log_format import formatter
+
+logger = logging.getLogger(__name__)
+
+STOP_S = 25  # to end by itself after a signal; systemd waits a little longer before it kills
+WRONG_CONFIGURATION = 2
+
+
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    """The command line; returns the exit code."""
+    arguments = _parser().parse_args(argv)
+    if arguments.command == "sample":
+        sys.stdout.write(settings_file.sample())
+        return 0
+    try:
+        settings = settings_file.read(arguments.config)
+    except ConfigError as error:
+        sys.stderr.write(f"interlink-submitter: {error}\n")
+        return WRONG_CONFIGURATION
+    set_up_logging(settings.logging)
+    return run(settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="interlink-submitter",
+        description="Run jobs of Kubernetes pods at this site, as they come in through NATS.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    default = Path(settings_file.DEFAULT_PATH)
+    words = f"the configuration file (default: {default})"
+    parser.add_argument("--config", metavar="FILE", type=Path, default=default, help=words)
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="instead of running")
+    commands.add_parser("sample", help="print a configuration file with every key explained")
+    return parser
+
+
+def set_up_logging(wanted: Logging) -> None:
+    """Everything goes to standard error; whoever starts us keeps it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(formatter(wanted.format))
+    logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
+    # It logs every frame and what goes wrong in its own words; ours say what it means.
+    logging.getLogger("nats").setLevel(logging.CRITICAL)
+
+
+def run(settings: Settings) -> int:
+    """The service, until it ends or a signal ends it; returns the exit code."""
+    from submitter.service import serve
+
+    names = ", ".join(pool.name for pool in settings.pools)
+    logger.info("interlink-submitter %s serves %s", __version__, names)
+    try:
+        return asyncio.run(until_signal(serve(settings)))
+    except Exception:  # the last words of a service that nobody watches
+        logger.exception("the service has failed")
+        return 1
+
+
+async def until_signal(service: Coroutine[Any, Any, int]) -> int:
+    """Run a service; SIGTERM and SIGINT cancel it, and end the process if it does not end."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(service)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _stop, task.cancel, number)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        return 0
+    finally:
+        _limit()  # threads that hang in a file system would keep the process for ever
+
+
+def _stop(cancel: Callable[[], object], number: int) -> None:
+    logger.info("%s: stopping", signal.Signals(number).name)
+    _limit()
+    cancel()
+
+
+def _limit() -> None:
+    signal.signal(signal.SIGALRM, _give_up)
+    signal.alarm(STOP_S)
+
+
+def _give_up(number: int, frame: Optional[FrameType]) -> None:
+    """What still hangs is no reason to hang with it: whatever matters is on disk."""
+    logger.error("did not stop within %s s: giving up", STOP_S)
+    os._exit(1)
