@@ -120,6 +120,7 @@ def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
         needs.add("message_from_logs")
         lines.append("message=logs")
     if container.message_path != "/dev/termination-log":
+        needs.add("message_paths")
         lines.append(f"message_path={quote(container.message_path)}")
     if "memory" in container.limits:
         needs.add("memory")

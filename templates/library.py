@@ -20,7 +20,8 @@ APPTAINER = ("apptainer", "singularity")
 # What a pod may need, as the templates ask for it. Only then the functions for it are there.
 NEEDS = (
     *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
-    *("message_from_logs", "odd", "odd_paths", "hosts", "empty_dirs", "memory_dirs", "binds"),
+    *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
+    *("empty_dirs", "memory_dirs", "binds"),
     *("sub_paths", "nested", "host_paths", "places", "always", "login"),
     *("container_commands", "pre_exec", "tunnel", "header", "footer"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,18 @@ def test_a_message_is_taken_from_the_default_path(every_site: Site) -> None:
     script = "echo one >/dev/termination-log; printf two >>/dev/termination-log"
     done = every_site.run(pod(sh(script, volumeMounts=[WORK]), volumes=VOLUMES))
     assert (done.code, end_of(done).message) == (0, "one\ntwo"), done.log("c0")
+
+
+@pytest.mark.parametrize("user", ["host", pytest.param("host-alice", marks=pytest.mark.apptainer)])
+def test_without_volumes_the_default_path_is_not_the_nodes(folder: Path, user: str) -> None:
+    theirs = Path("/dev/termination-log")
+    before = theirs.read_bytes() if theirs.exists() else None
+    script = "[ ! -s /dev/termination-log ] && : >/dev/null && echo $1 >/dev/termination-log"
+    site = Site(user, folder)
+    done = site.run(pod(sh(script, "one"), sh(f"{script}; exit 3", "two")))
+    assert [end_of(done, name).message for name in ("c0", "c1")] == ["one\n", "two\n"]
+    assert done.ends() == {"c0": 0, "c1": 3}
+    assert (theirs.read_bytes() if theirs.exists() else None) == before
 
 
 def test_each_container_has_a_message_path_of_its_own(site: Site) -> None:
