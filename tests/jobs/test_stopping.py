@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from templates.results import RUNNING, JobState, fold, parse_lines
+from templates.results import RUNNING, JobState, fold, parse_lines, parse_name
 from tests.processes import assert_none_left, kill_left, marked
 from tests.site import BUSYBOX, Finished, Running, Site, pod, sh, with_images
 
@@ -47,9 +47,12 @@ def assert_over(site: Site, done: Finished) -> None:
     assert (last.stream, last.values["state"]) == ("job", "finished"), done
     assert not (done.directory / "secret").exists()
     assert not (done.directory / "run").exists()
-    spooled = sorted(path.name for path in (done.directory / "spool").iterdir())
-    told = sorted(f"{r.job}.{r.run}.{r.stream}.{r.number}" for r in done.records)
-    assert spooled == told
+    spooled: set[tuple[str, int]] = set()
+    for path in (done.directory / "spool").iterdir():
+        records = parse_lines(path.read_bytes())
+        assert parse_name(path.name) == records[-1][:4]
+        spooled |= {(record.stream, record.number) for record in records}
+    assert spooled == {(record.stream, record.number) for record in done.records}
     assert_none_left(site.folder)
 
 
@@ -100,6 +103,16 @@ def test_the_deadline_ends_the_pod_in_words(site: Site) -> None:
     assert took(done.state) >= 1
     assert done.code != 0
     assert_over(site, done)
+
+
+def test_a_pod_past_its_deadline_has_failed_even_if_its_containers_have_not(folder: Path) -> None:
+    well = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    done = Site("host", folder).run(pod(marked(folder, sh(well)), activeDeadlineSeconds=1))
+    assert done.ends() == {"c0": 0}
+    assert (done.code, done.state.exit_code) == (1, 1)
+    assert done.state.message.startswith("DeadlineExceeded: the pod was active on the node longer")
+    assert done.state.containers["c0"].end is not None
+    assert done.state.containers["c0"].end.message.startswith("DeadlineExceeded: ")
 
 
 def test_a_pod_in_time_knows_nothing_of_its_deadline(site: Site) -> None:
