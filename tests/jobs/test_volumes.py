@@ -142,6 +142,23 @@ def test_an_empty_dir_that_outgrows_its_size_limit_ends_the_pod(every_site: Site
     assert done.ends()["c0"] in (137, 143)
 
 
+def test_an_ephemeral_volume_lives_as_long_as_the_pod(site: Site) -> None:
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    volume = {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
+    mount = {"name": "own", "mountPath": "/own"}
+    done = site.run(
+        pod(
+            sh("cat /own/x; ls /own", volumeMounts=[mount]),
+            initContainers=[
+                {"name": "i", "image": BUSYBOX, **sh("echo y >/own/x", volumeMounts=[mount])}
+            ],
+            volumes=[volume],
+        )
+    )
+    assert (done.code, done.log("c0")) == (0, "y\nx\n")
+    assert not (done.directory / "scratch").exists()
+
+
 def test_an_empty_dir_within_its_size_limit_does_no_harm(site: Site) -> None:
     done = site.run(
         pod(

@@ -68,6 +68,32 @@ def test_an_empty_dir_is_made_by_the_script(source: dict[str, Any], found: Sourc
     assert source_of("emptyDir", source) == found
 
 
+def claim_template(**spec: Any) -> dict[str, Any]:
+    return {"volumeClaimTemplate": {"metadata": {"labels": {"a": "b"}}, "spec": spec}}
+
+
+@pytest.mark.parametrize(
+    ("source", "limit"),
+    [
+        ({}, 0),
+        (claim_template(), 0),
+        (claim_template(resources={"requests": {"storage": "1Gi"}}, storageClassName="x"), 2**30),
+    ],
+)
+def test_an_ephemeral_volume_is_an_empty_dir(source: dict[str, Any], limit: int) -> None:
+    word = source_of("emptyDir", {}).word
+    assert source_of("ephemeral", source) == Source(word, empty_dir=True, size_limit=limit)
+
+
+@pytest.mark.parametrize("key", ["dataSource", "dataSourceRef"])
+def test_an_ephemeral_volume_that_begins_with_content_is_refused(key: str) -> None:
+    source = claim_template(**{key: {"kind": "VolumeSnapshot", "name": "s"}})
+    assert refusal("ephemeral", source) == (
+        f"pod.spec.volumes[v].ephemeral.volumeClaimTemplate.spec.{key}: "
+        "not supported: the volume is empty at first"
+    )
+
+
 def test_a_config_map_becomes_files_in_the_jobs_directory() -> None:
     found = source_of("configMap", {"name": "app"})
     assert found.word == '"$DIR"/volumes/v'
