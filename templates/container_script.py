@@ -197,7 +197,7 @@ def _depth(mount: Mount) -> int:
 
 
 def _are_nested(mounts: Iterable[Mount]) -> bool:
-    paths = sorted([mount.path.rstrip("/") + "/" for mount in mounts])
+    paths = sorted([path.rstrip("/") + "/" for _, path, _, _ in mounts])
     return any(map(str.startswith, paths[1:], paths))
 
 

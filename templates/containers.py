@@ -60,7 +60,7 @@ def read_container(
     resources = object_at(raw, "resources", where)
     place = f"{where}.resources"
     extras = {} if _EXTRAS.isdisjoint(raw) else _read_extras(raw, where, kind)
-    return Container(
+    container = Container(
         name,
         kind,
         image,
@@ -75,8 +75,8 @@ def read_container(
         message_from_logs=_message_from_logs(raw, where),
         pull_policy=_pull_policy(raw, where, image),
         security=_merge_security(raw, where, pod.security),
-        **extras,
     )
+    return container._replace(**extras) if extras else container
 
 
 def _read_extras(raw: Mapping[str, Any], where: str, kind: str) -> dict[str, Any]:

@@ -57,7 +57,8 @@ def _decode(body: bytes) -> dict[str, Any]:
         request = request[0]
     if type(request) is not dict:
         raise wrong("request", "an object", request)
-    if "\\u" in text and _SUSPECT.search(text):
+    escape = text.find("\\")  # one character is found far quicker than two
+    if escape >= 0 and _SUSPECT.search(text, escape):
         check_texts("request.container", request.get("container"), allow_nul=True)
         for key in ("pod", "jobScript", "jobConfig"):
             check_texts(key, request.get(key))

@@ -116,10 +116,10 @@ def _needs_of_the_pod(site: Site) -> set[str]:
 def _add_needs_of_a_volume(source: Source, needs: set[str]) -> None:
     if source.empty_dir:
         needs.add("empty_dirs")
-    if source.in_memory:
-        needs.add("memory_dirs")
-    if source.size_limit:
-        needs.add("sizes")
+        if source.in_memory:
+            needs.add("memory_dirs")
+        if source.size_limit:
+            needs.add("sizes")
     if source.check:
         needs.add("host_paths")
 

@@ -45,7 +45,6 @@ _EXTRAS = frozenset(
     )
 )
 _TOLERATION_TEXTS = ("key", "operator", "value", "effect")
-_TEXT_OR_NULL = frozenset((str, type(None)))
 
 
 class Identity(NamedTuple):
@@ -79,43 +78,40 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
     identity = _read_identity(pod, spec, where)
     volumes = _read_volumes(spec, place)
     readable = source.readable_config_maps
-    surroundings = Surroundings(
-        {volume.name for volume in volumes},
-        check_pod_security(spec, place),
-        source.variables,
-        Context(
-            identity,
-            spec,
-            place,
-            source.config_maps if readable is None else readable,
-            source.secrets,
-        ),
-    )
+    if readable is None:
+        readable = source.config_maps
+    context = Context(identity, spec, place, readable, source.secrets)
+    names = {volume.name for volume in volumes}
+    security = check_pod_security(spec, place)
+    surroundings = Surroundings(names, security, source.variables, context)
     grace_period_s = number_at(spec, "terminationGracePeriodSeconds", place)
-    return Pod(
-        *identity[:5],
-        _read_containers(spec, place, identity.annotations, surroundings),
+    name, namespace, uid, labels, annotations, node_name, service_account = identity
+    checked = Pod(
+        name,
+        namespace,
+        uid,
+        labels,
+        annotations,
+        _read_containers(spec, place, annotations, surroundings),
         volumes,
         _restart_policy(spec, place),
         30 if grace_period_s is None else grace_period_s,
-        node_name=identity.node_name,
-        service_account=identity.service_account,
-        hostname=_hostname(spec, place, identity.name),
+        node_name=node_name,
+        service_account=service_account,
+        hostname=_hostname(spec, place, name),
         tolerations=_tolerations(spec, place),
         config_maps=source.config_maps,
         secrets=source.secrets,
         projected=source.projected,
         job_script=source.job_script,
         job_config=source.job_config,
-        **_read_extras(spec, place),
     )
+    return checked if _EXTRAS.isdisjoint(spec) else checked._replace(**_read_extras(spec, place))
 
 
 def _read_extras(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The fields that few pods have, by the name of their field of ``Pod``."""
     extras: dict[str, Any] = {}
-    if _EXTRAS.isdisjoint(spec):
-        return extras
     resources = object_at(spec, "resources", where)
     extras["requests"] = quantities_at(resources, "requests", f"{where}.resources")
     extras["limits"] = quantities_at(resources, "limits", f"{where}.resources")
@@ -261,9 +257,9 @@ def _tolerations(spec: Mapping[str, Any], where: str) -> tuple[Mapping[str, obje
     for index, toleration in enumerate(tolerations):
         if type(toleration) is not dict:
             raise wrong(f"{where}.tolerations[{index}]", "an object", toleration)
-        if not _TEXT_OR_NULL.issuperset(map(type, map(toleration.get, _TOLERATION_TEXTS))):
-            for key in _TOLERATION_TEXTS:
-                text_at(toleration, key, f"{where}.tolerations[{index}]")
+        for key in _TOLERATION_TEXTS:
+            if key in toleration and type(toleration[key]) is not str:
+                text_at(toleration, key, f"{where}.tolerations[{index}]")  # refuses all but null
     return tuple(tolerations)
 
 
