@@ -28,7 +28,7 @@ from templates.connecting import CONNECT_TIMEOUT_S, close, opened, server_of, se
 from templates.errors import ConfigError, WireError
 from templates.link_settings import LinkSettings
 from templates.parts import PartsShelf
-from templates.subjects import PARTS, subject
+from templates.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox, subject
 
 logger = logging.getLogger(__name__)
 
@@ -72,12 +72,12 @@ class Request:
 
     @property
     def reply(self) -> str:
-        """Where an answer is awaited; empty if none is."""
-        return self._message.reply
+        """Where an answer is awaited; empty if none is, or none may go there."""
+        return self._link.answerable(self._message.reply)
 
     async def message(self, pool: str) -> dict[str, Any]:
         """The message, fetched in parts where it is large."""
-        return await self._link.unfold(pool, self._message.data)
+        return await self._link.unfold(REQUEST_PARTS, pool, self._message.data)
 
     async def answer(self, pool: str, message: Mapping[str, Any]) -> None:
         """Reply, in parts where the answer is large."""
@@ -85,9 +85,9 @@ class Request:
 
     async def answer_raw(self, pool: str, raw: bytes) -> None:
         """Reply with a message that is encoded already."""
-        if self._message.reply:
-            async with self._link.folded(pool, raw, keep=True) as payload:
-                await self._link.publish_raw(self._message.reply, payload)
+        if self.reply:
+            async with self._link.folded(ANSWER_PARTS, pool, raw) as payload:
+                await self._link.publish_raw(self.reply, payload)
 
 
 class Link:
@@ -178,8 +178,9 @@ class Link:
         self, pool: str, where: str, message: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """Ask, and wait for the answer; large ones go in parts, both ways."""
-        async with self.folded(pool, wire.encode(message)) as payload:
-            return await self.unfold(pool, await self.request_raw(where, payload, timeout_s))
+        async with self.folded(REQUEST_PARTS, pool, wire.encode(message)) as payload:
+            answer = await self.request_raw(where, payload, timeout_s)
+        return await self.unfold(ANSWER_PARTS, pool, answer)
 
     async def request_raw(self, where: str, payload: bytes, timeout_s: float) -> bytes:
         """Ask with bytes, and wait for bytes."""
@@ -232,34 +233,37 @@ class Link:
     # --- large messages -----------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
-    async def folded(self, pool: str, raw: bytes, keep: bool = False) -> AsyncIterator[bytes]:
+    async def folded(self, kind: str, pool: str, raw: bytes) -> AsyncIterator[bytes]:
         """A payload for these bytes: themselves, or the announcement of parts kept meanwhile.
 
-        With ``keep`` they stay for a while after the block: the answer to a request is fetched
-        when the block is long over.
+        Those of an answer stay for a while after the block: it is long over when they are fetched.
         """
         if len(raw) <= self.part_size:
             yield raw
             return
-        parts = await self._parts.put(pool, raw, self.part_size)
+        parts = await self._parts.put(kind, pool, raw, self.part_size)
         try:
             yield wire.announcement(parts)
         finally:
-            if not keep:
+            if kind == REQUEST_PARTS:
                 await self._parts.remove(parts.id)
 
-    async def unfold(self, pool: str, raw: bytes) -> dict[str, Any]:
+    async def unfold(self, kind: str, pool: str, raw: bytes) -> dict[str, Any]:
         """The message in a payload, fetched in parts if it announces them."""
         message = wire.decode(raw)
         parts = wire.announced(message)
         if parts is None:
             return message
-        where = subject(self._root, PARTS, pool, parts.id)
+        where = subject(self._root, kind, pool, parts.id)
         pieces = [
             await self.request_raw(where, str(number).encode(), PART_TIMEOUT_S)
             for number in range(parts.pieces)
         ]
         return wire.decode(wire.joined(parts, pieces))
+
+    def answerable(self, reply: str) -> str:
+        """The subject for an answer, unless it is none that an answer may go to."""
+        return reply if is_inbox(self._root, reply) else ""
 
     # --- the connection -----------------------------------------------------------------------
 

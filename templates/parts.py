@@ -14,7 +14,7 @@ from nats.errors import Error as NatsError
 
 from templates import wire
 from templates.errors import WireError
-from templates.subjects import PARTS, subject
+from templates.subjects import is_inbox, subject
 
 KEPT_S = 120.0  # how long an answer can be fetched that nobody has fetched yet
 
@@ -28,8 +28,8 @@ class PartsShelf:
         self._kept: dict[str, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, pool: str, raw: bytes, part_size: int) -> wire.Parts:
-        """Keep a message for as long as ``KEPT_S``, or until it is removed."""
+    async def put(self, kind: str, pool: str, raw: bytes, part_size: int) -> wire.Parts:
+        """Keep a request or an answer for as long as ``KEPT_S``, or until it is removed."""
         if len(raw) > wire.LARGEST:
             raise WireError("message", f"is larger than {wire.LARGEST} bytes")
         parts = wire.parts_of(secrets.token_hex(16), raw, part_size)
@@ -37,10 +37,11 @@ class PartsShelf:
 
         async def give(message: Msg) -> None:
             asked = message.data.decode(errors="replace")
-            if asked.isascii() and asked.isdigit() and len(asked) < 9 and int(asked) < len(pieces):
+            known = asked.isascii() and asked.isdigit() and len(asked) < 9
+            if known and int(asked) < len(pieces) and is_inbox(self._root, message.reply):
                 await message.respond(pieces[int(asked)])
 
-        where = subject(self._root, PARTS, pool, parts.id)
+        where = subject(self._root, kind, pool, parts.id)
         self._kept[parts.id] = await self._client().subscribe(where, cb=give)
         asyncio.get_running_loop().call_later(KEPT_S, self._expire, parts.id)
         return parts

@@ -1,18 +1,24 @@
 """The NATS subjects: built and parsed here and nowhere else.
 
-    <root>.create.<pool>.<job>    request    plugin -> submitter
-    <root>.delete.<pool>.<job>    request    plugin -> submitter
-    <root>.logs.<pool>.<job>      request    plugin -> submitter, answered by a stream
-    <root>.query.<pool>           request    plugin -> submitter
-    <root>.parts.<pool>.<id>      request    receiver of a large message -> its sender
-    <root>.config.<pool>          publish    submitter -> plugin
-    <root>.resources.<pool>       publish    submitter -> plugin, kueue_nats
-    <root>.status.<pool>          publish    submitter -> plugin
-    <root>.shutdown.<pool>        publish    operator -> submitter
-    <root>.hello                  publish    plugin, kueue_nats -> submitters
+    <root>.create.<pool>.<job>       request    plugin -> submitter
+    <root>.delete.<pool>.<job>       request    plugin -> submitter
+    <root>.logs.<pool>.<job>         request    plugin -> submitter, answered by a stream
+    <root>.query.<pool>              request    plugin -> submitter
+    <root>.requestparts.<pool>.<id>  request    submitter -> plugin, whose request was large
+    <root>.answerparts.<pool>.<id>   request    plugin -> submitter, whose answer was large
+    <root>.config.<pool>             publish    submitter -> plugin
+    <root>.resources.<pool>          publish    submitter -> plugin, kueue_nats
+    <root>.status.<pool>             publish    submitter -> plugin
+    <root>.shutdown.<pool>           publish    operator -> submitter
+    <root>.hello                     publish    plugin, kueue_nats -> submitters
 
 The pool stands in every subject but the last, so that a site's credential can be confined to its
 own pools, and a submitter needs a handful of wildcard subscriptions however many jobs it has.
+
+Nobody may both publish and subscribe to the same subject. The server lets a site answer wherever a
+message asks for an answer; a site that could send such a message to itself could thereby write to
+any subject, other sites' creates among them. So there are two subjects for parts, and an answer
+never goes to a subject of ours.
 """
 
 from __future__ import annotations
@@ -27,7 +33,8 @@ CREATE = "create"
 DELETE = "delete"
 LOGS = "logs"
 QUERY = "query"
-PARTS = "parts"
+REQUEST_PARTS = "requestparts"
+ANSWER_PARTS = "answerparts"
 CONFIG = "config"
 RESOURCES = "resources"
 STATUS = "status"
@@ -37,7 +44,9 @@ HELLO = "hello"
 DEFAULT_ROOT = "interlink"
 ANY = "*"
 
-_WITH_ITEM = frozenset((CREATE, DELETE, LOGS, PARTS))  # a job, or the id of a large message
+_WITH_ITEM = frozenset(
+    (CREATE, DELETE, LOGS, REQUEST_PARTS, ANSWER_PARTS)
+)  # a job, or the id of a large message
 _WITH_POOL = frozenset((QUERY, CONFIG, RESOURCES, STATUS, SHUTDOWN))
 _ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
@@ -64,6 +73,11 @@ def subject(root: str, kind: str, pool: str = "", item: str = "") -> str:
     if kind in _WITH_POOL:
         return f"{root}.{kind}.{_token(pool)}"
     return f"{root}.{kind}"
+
+
+def is_inbox(root: str, text: str) -> bool:
+    """Whether an answer may go there."""
+    return bool(text) and not f"{text}.".startswith(f"{root}.")
 
 
 def parse(root: str, text: str) -> Address:
