@@ -94,9 +94,11 @@ def list_at(holder: Mapping[str, Any], key: str, where: str) -> list[Any]:
 
 def objects_at(holder: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
     """A list of objects; an empty one when absent."""
-    if holder.get(key) is None:
+    values = holder.get(key)
+    if values is None:
         return _EMPTY_LIST
-    values = list_at(holder, key, where)
+    if type(values) is not list:
+        raise wrong(f"{where}.{key}", "a list", values)
     for index, value in enumerate(values):
         if type(value) is not dict:
             raise wrong(f"{where}.{key}[{index}]", "an object", value)
