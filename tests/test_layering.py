@@ -38,6 +38,7 @@ CONNECTION = {
 # What single modules may import besides that.
 EXTRA = {
     "submitter/backends/kubernetes.py": {"kubernetes"},
+    "templates/nats_site.py": {"nkeys"},
     **{module: {"nats"} for module in CONNECTION},
 }
 
@@ -71,7 +72,7 @@ IMPURE = {
     "time",
     "urllib",
 }
-COMMAND_LINES = {"templates/render_pod.py"}
+COMMAND_LINES = {"templates/nats_site.py", "templates/render_pod.py"}
 WRITES = {"templates/job_directory.py"}  # what both the command line and submitters need
 # Parts of those that only compute.
 HARMLESS = {
