@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from templates.results import RUNNING, TERMINATED, Record
 from tests.processes import assert_none_left, free_port, marked
-from tests.site import BUSYBOX, Finished, Site, pod, sh
+from tests.site import ALICE, BUSYBOX, Finished, Site, pod, sh
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -72,8 +73,6 @@ def test_the_first_init_container_that_fails_ends_the_pod(site: Site) -> None:
 
 
 def test_main_containers_run_at_the_same_time_and_share_volumes(every_site: Site) -> None:
-    if every_site.runtime == "host-alice":
-        pytest.skip("mounts of the host runtime without privileges: tests/jobs/test_volumes.py")
     done = every_site.run(
         pod(
             sh(AWAIT + "touch /work/a; await /work/b; await /work/c", volumeMounts=[WORK]),
@@ -83,6 +82,15 @@ def test_main_containers_run_at_the_same_time_and_share_volumes(every_site: Site
         )
     )
     assert done.ends() == {"c0": 0, "c1": 0, "c2": 0}, done.log("c0")
+
+
+@pytest.mark.apptainer
+@pytest.mark.parametrize("volumes", [[], VOLUMES])
+def test_an_ordinary_user_stays_one_without_containers(folder: Path, volumes: list[Any]) -> None:
+    mounts = [WORK] if volumes else []
+    script = "id -u; awk '/^Cap(Inh|Prm|Eff|Amb)/ { print $2 }' /proc/self/status"
+    done = Site("host-alice", folder).run(pod(sh(script, volumeMounts=mounts), volumes=volumes))
+    assert done.log("c0").split() == [str(ALICE), *["0" * 16] * 4]
 
 
 def test_containers_of_a_pod_share_localhost(site: Site) -> None:

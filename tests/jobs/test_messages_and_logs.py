@@ -23,9 +23,6 @@ def end_of(done: Finished, container: str = "c0") -> End:
 
 
 def test_a_message_is_taken_from_the_default_path(every_site: Site) -> None:
-    # The volume makes even the host runtime use a mount namespace, where the path can be.
-    if every_site.runtime == "host-alice":
-        pytest.skip("mounts of the host runtime without privileges: tests/jobs/test_volumes.py")
     script = "echo one >/dev/termination-log; printf two >>/dev/termination-log"
     done = every_site.run(pod(sh(script, volumeMounts=[WORK]), volumes=VOLUMES))
     assert (done.code, end_of(done).message) == (0, "one\ntwo"), done.log("c0")
