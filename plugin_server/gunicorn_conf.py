@@ -1,0 +1,71 @@
+"""How gunicorn runs the plugin: ``gunicorn --config python:plugin_server.gunicorn_conf ...``.
+
+Threads are cheap while they wait, so there are many: one for each create that waits for its site
+and each log that is followed, and some for what never waits. The loop is started after the fork,
+never before: it would not survive it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from plugin_server import log_lines
+from plugin_server.settings import (
+    bind_address,
+    from_environment,
+    metrics_directory,
+    share_metrics,
+)
+from templates.errors import ConfigError
+
+KEEP_ALIVE_S = 150  # interLink keeps its connections for 120 s, and must be the one who closes
+
+try:
+    _settings = from_environment()
+except ConfigError as error:
+    raise SystemExit(f"plugin_server: {error}") from None
+
+bind = bind_address(_settings.listen)
+workers = _settings.server.workers
+worker_class = "gthread"
+threads = _settings.server.threads
+worker_connections = 4 * threads
+keepalive = KEEP_ALIVE_S
+graceful_timeout = _settings.server.graceful_timeout_s
+timeout = 60
+preload_app = False
+accesslog = None
+logconfig_dict = log_lines.configuration(_settings.logging.level, _settings.logging.format)
+
+if workers > 1:
+    share_metrics()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Start the loop of this worker."""
+    from plugin_server.app import service_of
+
+    service_of(worker.wsgi).start()
+
+
+def worker_exit(_server: Any, worker: Any) -> None:
+    """Stop it."""
+    from plugin_server.app import service_of
+
+    if worker.wsgi is not None:
+        service_of(worker.wsgi).stop()
+
+
+def child_exit(_server: Any, worker: Any) -> None:
+    """Forget what only a living worker may say."""
+    if metrics_directory():
+        from prometheus_client.multiprocess import mark_process_dead
+
+        mark_process_dead(worker.pid)  # type: ignore[no-untyped-call]
+
+
+def on_exit(_server: Any) -> None:
+    """Leave nothing behind."""
+    if metrics_directory():
+        shutil.rmtree(metrics_directory(), ignore_errors=True)

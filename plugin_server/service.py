@@ -1,0 +1,137 @@
+"""All parts of the plugin, put together; knows neither HTTP nor gunicorn."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from plugin_server import asked as asking
+from plugin_server.bridge import Bridge, BridgeError
+from plugin_server.creating import Creates, CreateSettings
+from plugin_server.deleting import Deletions
+from plugin_server.gateway import Gateway
+from plugin_server.intents import IntentFiles
+from plugin_server.logs import Logs
+from plugin_server.lookups import Lookups
+from plugin_server.pools import Pools
+from plugin_server.settings import Settings, link_settings
+from plugin_server.snapshots import Snapshots
+from plugin_server.states_table import StatesTable
+from plugin_server.statuses import Statuses
+from plugin_server.unknown_pods import UnknownPods, UnknownSettings
+from templates.names import job_name
+from templates.publications import Config, Resources
+from templates.publications import Statuses as Published
+
+logger = logging.getLogger(__name__)
+
+START_S = 10.0
+ALIVE_S = 2.0
+DEAD_AFTER_S = 60.0  # of silence on a connection that is pinged every few seconds
+READY_WITHIN_S = 20.0
+
+
+class Service:
+    """The plugin, from ``start`` to ``stop``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.bridge = Bridge()
+        self.pools = Pools(settings.pool_timeout_s)
+        self.table = StatesTable()
+        self.gateway = Gateway(
+            link_settings(settings.nats),
+            settings.nats.root,
+            self._hear_config,
+            self._hear_resources,
+            self._hear_statuses,
+        )
+        self.snapshots = Snapshots(self.gateway, self.table, self.pools)
+        files = IntentFiles(settings.state_directory)
+        self.deletions = Deletions(self.gateway, files, self.bridge.soon)
+        self.lookups = Lookups(self.bridge, self.gateway, self.table)
+        unknown = UnknownPods(
+            UnknownSettings(settings.default_pool, settings.lost_after_s),
+            self.snapshots,
+            self.lookups,
+            self.deletions,
+        )
+        self.statuses = Statuses(self.pools, self.table, unknown)
+        create = CreateSettings(
+            settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
+        )
+        self.creates = Creates(
+            create, self.bridge, self.gateway, self.pools, self.table, self.deletions
+        )
+        self.logs = Logs(
+            settings.server.log_readers,
+            self.bridge,
+            self.gateway,
+            self.table,
+            self.pools,
+            self.lookups,
+        )
+        self._default_pool = settings.default_pool
+
+    # --- life ---------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread with the loop, and begin to connect."""
+        self.bridge.start()
+        self.bridge.call(self._start(), START_S)
+
+    async def _start(self) -> None:
+        await self.gateway.start()
+        self.deletions.resume()
+
+    def stop(self) -> None:
+        """Close the connection and end the thread."""
+        try:
+            self.bridge.call(self.gateway.stop(), START_S)
+        except BridgeError as error:
+            logger.warning("the connection could not be closed: %s", error)
+        self.bridge.stop()
+
+    def is_alive(self) -> bool:
+        """Whether the loop answers, and the connection has not died without a word."""
+        try:
+            self.bridge.call(asyncio.sleep(0), ALIVE_S)
+        except BridgeError:
+            return False
+        return not (self.gateway.is_connected and self.gateway.silent_s > DEAD_AFTER_S)
+
+    def is_ready(self) -> bool:
+        """Whether a round trip through NATS has succeeded lately."""
+        return self.gateway.is_connected and self.gateway.silent_s < READY_WITHIN_S
+
+    # --- what is heard, in the loop's thread --------------------------------------------------
+
+    def _hear_config(self, config: Config) -> None:
+        if self.pools.hear_config(config):
+            logger.info("pool %s: build configuration %s", config.pool, config.digest)
+        self.deletions.wake(config.pool)
+
+    def _hear_resources(self, resources: Resources) -> None:
+        self.pools.hear_resources(resources)
+        self.deletions.wake(resources.pool)
+
+    def _hear_statuses(self, said: Published) -> None:
+        self.snapshots.hear(said)
+
+    # --- what is asked ------------------------------------------------------------------------
+
+    def delete(self, body: bytes) -> None:
+        """Promise that a pod's job ends; raises ``Malformed``."""
+        raw: Any = asking.decode(body)
+        if type(raw) is list and len(raw) == 1:
+            raw = raw[0]
+        pod = asking.read(raw)
+        job = job_name(pod.name, pod.uid)
+        entry = self.table.find(pod.uid, pod.pool)
+        pool = entry.pool if entry is not None else pod.pool or self.table.pool_of(pod.uid)
+        pool = pool or self._default_pool
+        if not pool:
+            self.deletions.mark(pod.uid)
+            logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
+            return
+        self.deletions.add(pool, job, asking.grace_period(raw))

@@ -1,0 +1,238 @@
+"""What an admin says about the plugin: the dataclasses are the only list of the keys.
+
+A YAML file (INTERLINK_PLUGIN_CONFIG names it) gives them, and for each key there is a variable of
+the environment that wins over the file: ``nats.ca_file`` is INTERLINK_NATS_CA_FILE. The text under
+a field says what it means; docs/plugin-settings.md follows from it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path as FilePath
+from typing import Annotated, Any
+
+from templates import settings_keys
+from templates.errors import ConfigError, one_line
+from templates.link_settings import LinkSettings
+from templates.settings_keys import Key
+from templates.settings_rules import kind_of
+from templates.settings_schema import Form
+from templates.settings_text import parse_yaml
+from templates.settings_types import REQUIRED, Choice, Count, Kind, PathOrEmpty, Word
+
+CONFIG_VARIABLE = "INTERLINK_PLUGIN_CONFIG"
+PREFIX = "INTERLINK_"
+METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
+RESERVED_THREADS = 36  # for what never waits: status, ping, deletes, health
+
+
+@dataclass(frozen=True)
+class Nats:
+    """How to reach NATS, and as whom; every secret is in a file of its own."""
+
+    servers: tuple[Annotated[str, Kind.SERVER], ...] = field(default=(), metadata=REQUIRED)
+    """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
+    root: Annotated[str, Kind.SUBJECT] = "interlink"
+    """What all subjects begin with; the same at all sites."""
+    inbox_prefix: Annotated[str, Kind.SUBJECT] = "_INBOX"
+    """Where answers to the plugin arrive; its NATS user must be allowed to subscribe below it."""
+    user: Word = ""
+    """User name; its password is in password_file."""
+    password_file: PathOrEmpty = ""
+    """File with the password."""
+    token_file: PathOrEmpty = ""
+    """File with a token, instead of user and password."""
+    nkey_file: PathOrEmpty = ""
+    """File with an NKey seed, instead of user and password."""
+    credentials_file: PathOrEmpty = ""
+    """File with a user JWT and its seed (.creds), instead of user and password."""
+    ca_file: PathOrEmpty = ""
+    """Certificates of the CAs to trust; empty: those of the system."""
+
+
+@dataclass(frozen=True)
+class Redis:
+    """A store that makes a restarted plugin quicker; nothing is wrong without it."""
+
+    url: Word = ""
+    """redis://, rediss:// or unix:// URL without a password; empty: no Redis."""
+    password_file: PathOrEmpty = ""
+    """File with the password."""
+    prefix: Word = "interlink"
+    """What all of our keys there begin with."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """The HTTP server."""
+
+    workers: Count = 1
+    """Processes; each holds all states in memory and has a connection to NATS of its own."""
+    waiting_creates: Count = 1000
+    """How many creates may wait for their sites at once; each has a thread, idle meanwhile."""
+    log_readers: Count = 64
+    """How many logs may be read or followed at once."""
+    graceful_timeout_s: Count = 75
+    """How long a stopping worker lets its creates come to their end."""
+
+    @property
+    def threads(self) -> int:
+        """Of one worker: all that may wait, and some that never do."""
+        return self.waiting_creates + self.log_readers + RESERVED_THREADS
+
+
+@dataclass(frozen=True)
+class Logging:
+    """What is logged, to standard error."""
+
+    level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
+    """The least important messages to show."""
+    format: Annotated[str, Choice(("plain", "json"))] = "plain"
+    """Lines for people, or JSON."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole file, plugin.yaml."""
+
+    nats: Nats = field(default_factory=Nats, metadata=REQUIRED)
+    """How to reach NATS."""
+    listen: Word = "http://127.0.0.1:4000"
+    """Where interLink finds the plugin: http://address:port, or unix:///path of a socket."""
+    default_pool: Word = ""
+    """Where pods go that name no pool; empty: they are refused."""
+    create_timeout_s: Count = 60
+    """How long a create is tried before the pod fails; interLink itself gives up after 120 s."""
+    pool_timeout_s: Count = 60
+    """A pool that has not been heard of for so long offers nothing to the node."""
+    lost_after_s: Count = 120
+    """How long a site must say that it has no such job before its pod fails."""
+    state_directory: PathOrEmpty = ""
+    """Where deletions are kept until their sites have confirmed them; empty: in memory only."""
+    redis: Redis = field(default_factory=Redis)
+    """A store that makes a restarted plugin quicker; nothing is wrong without it."""
+    server: Server = field(default_factory=Server)
+    """The HTTP server."""
+    logging: Logging = field(default_factory=Logging)
+    """What is logged."""
+
+
+_FORM = Form(Settings(), strict=True)
+_WAYS_IN = ("password_file", "token_file", "nkey_file", "credentials_file")
+
+
+def from_environment() -> Settings:
+    """The settings of this process."""
+    return load(os.environ)
+
+
+def load(environment: Mapping[str, str]) -> Settings:
+    """The settings that a file and variables of the environment say."""
+    path = environment.get(CONFIG_VARIABLE, "")
+    raw = parse_yaml(_text(path), path) if path else {}
+    if not isinstance(raw, dict):
+        raise ConfigError(path, f"must be a mapping of sections, not {kind_of(raw)}")
+    written = {key: value for key, value in raw.items() if value is not None}
+    _overlay(written, environment)
+    settings: Settings = _FORM.load(written, path or "environment")
+    for where, what in _mistakes(settings):
+        raise ConfigError(f"{path or 'environment'}: {where}", what)
+    return settings
+
+
+def keys() -> tuple[Key, ...]:
+    """Every key, in the order of the dataclasses."""
+    return tuple(settings_keys.keys(Settings()))
+
+
+def variable(key: str) -> str:
+    """The variable that stands for a dotted key."""
+    return PREFIX + key.upper().replace(".", "_")
+
+
+def link_settings(nats: Nats) -> LinkSettings:
+    """What the connection needs of them."""
+    return LinkSettings(
+        servers=nats.servers,
+        name="interlink-plugin",
+        inbox_prefix=nats.inbox_prefix,
+        user=nats.user,
+        password_file=nats.password_file,
+        token_file=nats.token_file,
+        nkey_file=nats.nkey_file,
+        credentials_file=nats.credentials_file,
+        ca_file=nats.ca_file,
+    )
+
+
+def share_metrics() -> None:
+    """Let several workers count into one directory; before prometheus_client is imported."""
+    if not os.environ.get(METRICS_VARIABLE):
+        os.environ[METRICS_VARIABLE] = tempfile.mkdtemp(prefix="interlink-metrics-")
+
+
+def metrics_directory() -> str:
+    """Where several workers count; empty when there is but one."""
+    return os.environ.get(METRICS_VARIABLE, "")
+
+
+def bind_address(listen: str) -> str:
+    """The address in the form of gunicorn."""
+    if listen.startswith("unix://"):
+        return "unix:" + listen[len("unix://") :]
+    return listen[len("http://") :]
+
+
+def _text(path: str) -> str:
+    try:
+        return FilePath(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise ConfigError(path, "is not UTF-8 text") from None
+    except (OSError, ValueError) as error:
+        raise ConfigError(path, getattr(error, "strerror", None) or one_line(str(error))) from None
+
+
+def _overlay(written: dict[str, Any], environment: Mapping[str, str]) -> None:
+    """Put what the environment says over what the file says."""
+    for key in keys():
+        name = variable(key.name)
+        if name not in environment:
+            continue
+        *sections, last = key.name.split(".")
+        holder = written
+        for section in sections:
+            below = holder.get(section)
+            holder[section] = dict(below) if isinstance(below, dict) else {}
+            holder = holder[section]
+        holder[last] = _value(environment[name], key, name)
+
+
+def _value(text: str, key: Key, name: str) -> Any:
+    if isinstance(key.default, tuple):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text if isinstance(key.default, str) else parse_yaml(text, name)
+
+
+def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What no single value can be checked for."""
+    nats = settings.nats
+    if not nats.servers:
+        yield "nats.servers", "must hold at least one URL"
+    given = [key for key in _WAYS_IN if getattr(nats, key)]
+    if len(given) > 1:
+        yield f"nats.{given[1]}", f"must not be given together with {given[0]}"
+    if nats.user and not nats.password_file:
+        yield "nats.user", "needs a password_file"
+    if nats.password_file and not nats.user:
+        yield "nats.password_file", "needs a user"
+    if not settings.listen.startswith(("http://", "unix:///")):
+        yield "listen", "must be http://address:port or unix:///path"
+    if settings.create_timeout_s > 110:
+        yield "create_timeout_s", "must be at most 110: interLink gives up after 120 s"
+    if settings.redis.url and not settings.redis.url.startswith(
+        ("redis://", "rediss://", "unix://")
+    ):
+        yield "redis.url", "must begin with redis://, rediss:// or unix://"

@@ -1,0 +1,165 @@
+"""What is known of every job, in memory: fed by what sites say, read by every status request.
+
+An entry belongs to the pool that spoke of it, so that a site can lie about its own pool only.
+Entries are replaced and never changed, so that readers need no lock.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterable
+from typing import Callable, Optional
+
+from plugin_server.asked import Asked
+from templates.states import ENDED, JobStatus
+
+HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten first
+
+
+class Entry:
+    """One job; with the last question about it and its answer, ready to be sent again."""
+
+    __slots__ = ("heard", "pool", "said", "status")
+
+    def __init__(self, pool: str, status: JobStatus, heard: float) -> None:
+        self.pool = pool
+        self.status = status
+        self.heard = heard
+        self.said: Optional[tuple[Asked, bytes]] = None
+
+
+class StatesTable:
+    """All jobs of all pools."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
+        self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
+        self._changes: dict[str, str] = {}  # uid -> pool, since they were last taken
+        self._lock = threading.Lock()
+
+    # --- writing ------------------------------------------------------------------------------
+
+    def put(self, pool: str, status: JobStatus) -> bool:
+        """Take a status, unless a later one is known; true if it says anything new."""
+        now = self._clock()
+        with self._lock:
+            jobs = self._pools.setdefault(sys.intern(pool), {})
+            known = jobs.get(status.uid)
+            if known is not None and not _follows(known.status, status):
+                return False
+            if known is not None and known.status == status:
+                known.heard = now
+                return False
+            jobs[status.uid] = Entry(sys.intern(pool), _compact(status), now)
+            self._changes[status.uid] = pool
+            return True
+
+    def enter(self, pool: str, status: JobStatus) -> None:
+        """What a site has just taken from us; it may have said more meanwhile."""
+        with self._lock:
+            self._homes[status.uid] = sys.intern(pool)
+        self.put(pool, status)
+
+    def remember(self, pool: str, status: JobStatus) -> None:
+        """What was known before a restart; whatever is heard wins."""
+        with self._lock:
+            jobs = self._pools.setdefault(sys.intern(pool), {})
+            jobs.setdefault(status.uid, Entry(sys.intern(pool), _compact(status), 0.0))
+
+    def remove(self, pool: str, uids: Iterable[str]) -> None:
+        """The site no longer has them."""
+        with self._lock:
+            jobs = self._pools.get(pool, {})
+            for uid in uids:
+                if jobs.pop(uid, None) is not None:
+                    self._changes[uid] = pool
+                self._homes.pop(uid, None)
+
+    def keep_only(self, pool: str, uids: Collection[str], heard_before: float) -> int:
+        """Remove what a complete list of a pool's jobs does not hold, but nothing newer than it."""
+        with self._lock:
+            jobs = self._pools.get(pool, {})
+            stale = [
+                uid for uid, entry in jobs.items() if uid not in uids and entry.heard < heard_before
+            ]
+        self.remove(pool, stale)
+        return len(stale)
+
+    def settle(self, uid: str, pool: str) -> None:
+        """The pod itself names this pool as its own."""
+        if self._homes.get(uid) != pool:
+            with self._lock:
+                self._homes[uid] = sys.intern(pool)
+                while len(self._homes) > HOME_KEPT:
+                    del self._homes[next(iter(self._homes))]
+
+    def take_changes(self) -> dict[str, str]:
+        """The uids, with their pools, that have changed since the last call."""
+        with self._lock:
+            changes, self._changes = self._changes, {}
+        return changes
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def find(self, uid: str, pool: str = "") -> Optional[Entry]:
+        """What is known of a pod, from the pool that it names; if it names none, from its home."""
+        pool = pool or self._homes.get(uid, "")
+        if pool:
+            return self._pools.get(pool, {}).get(uid)
+        for jobs in list(self._pools.values()):
+            if uid in jobs:
+                return jobs.get(uid)
+        return None
+
+    def pool_of(self, uid: str) -> str:
+        """The pool of a pod; empty if it is not known."""
+        entry = self.find(uid)
+        return entry.pool if entry is not None else self._homes.get(uid, "")
+
+    def count(self, pool: str) -> int:
+        """How many jobs of a pool are known."""
+        return len(self._pools.get(pool, {}))
+
+    def phases(self) -> dict[tuple[str, str], int]:
+        """How many jobs of each pool are in each phase."""
+        with self._lock:
+            entries = [(p, list(jobs.values())) for p, jobs in self._pools.items()]
+        counts: dict[tuple[str, str], int] = {}
+        for pool, jobs in entries:
+            for entry in jobs:
+                key = (pool, entry.status.phase)
+                counts[key] = counts.get(key, 0) + 1
+        return counts
+
+
+def _follows(known: JobStatus, status: JobStatus) -> bool:
+    """Whether a status may take the place of the one that is known; an end is final."""
+    if known.phase == ENDED and status.phase != ENDED:
+        return False
+    return status.version >= known.version
+
+
+def _compact(status: JobStatus) -> JobStatus:
+    """The same, with texts that many jobs have in common kept once."""
+    containers = tuple(
+        entry._replace(
+            kind=sys.intern(entry.kind),
+            image=sys.intern(entry.image),
+            state=entry.state._replace(
+                name=sys.intern(entry.state.name),
+                state=sys.intern(entry.state.state),
+                reason=sys.intern(entry.state.reason),
+            ),
+        )
+        for entry in status.containers
+    )
+    return status._replace(
+        namespace=sys.intern(status.namespace),
+        phase=sys.intern(status.phase),
+        node=sys.intern(status.node),
+        reason=sys.intern(status.reason),
+        containers=containers,
+    )

@@ -1,0 +1,64 @@
+"""Pods that interLink asks for and the table does not know: just taken, just restarted, or lost."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Optional
+
+from plugin_server.asked import Asked
+from plugin_server.deleting import Deletions
+from plugin_server.lookups import Lookups
+from plugin_server.snapshots import Snapshots
+from plugin_server.status import lost_status
+from templates.names import job_name
+
+
+class UnknownSettings(NamedTuple):
+    """What the admin has said about them."""
+
+    default_pool: str
+    lost_after_s: float
+
+
+class UnknownPods:
+    """What is done about them; called by any number of threads."""
+
+    def __init__(
+        self,
+        settings: UnknownSettings,
+        snapshots: Snapshots,
+        lookups: Lookups,
+        deletions: Deletions,
+    ) -> None:
+        self._settings = settings
+        self._snapshots = snapshots
+        self._lookups = lookups
+        self._deletions = deletions
+
+    def look_up(self, pods: list[Asked]) -> None:
+        """Ask their sites, if that may be worth it now."""
+        jobs: dict[str, list[str]] = {}
+        for pod in pods:
+            pool = pod.pool or self._settings.default_pool
+            if pool and pod.mains and not self._deletions.is_deleted(pod.uid):
+                jobs.setdefault(pool, []).append(job_name(pod.name, pod.uid))
+        for pool, names in jobs.items():
+            if not self._snapshots.is_syncing(pool):
+                self._lookups.look_up(pool, names)
+
+    def status(self, pod: Asked) -> Optional[dict[str, object]]:
+        """The end of a pod that is lost; None as long as there is nothing to say.
+
+        It is lost when it was taken once, and its site has said for long that it has it not.
+        """
+        if not pod.adopted or self._deletions.is_deleted(pod.uid):
+            return None
+        job = job_name(pod.name, pod.uid)
+        missing_s = self._lookups.missing_s(job)
+        if missing_s < self._settings.lost_after_s:
+            return None
+        pool = pod.pool or self._settings.default_pool
+        words = (
+            f"lost: pool {pool} had taken the job {job}, and says since {missing_s:.0f} s that it "
+            "has no such job; it is not run again"
+        )
+        return lost_status(pod, job, words)

@@ -1,0 +1,85 @@
+"""Pods as interLink sends them, and states as sites report them."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from templates.names import job_name
+from templates.pod import INIT, MAIN, SIDECAR
+from templates.results import ContainerState
+from templates.states import ContainerStatus, JobStatus, Version
+
+NAME = "train-0"
+
+
+def pod(
+    uid: str = "", pool: str = "slurm-a", name: str = NAME, adopted: bool = False, **spec: Any
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": "team-a",
+        "uid": uid or str(uuid.uuid4()),
+    }
+    if adopted:
+        metadata["annotations"] = {"JobID": job_name(name, metadata["uid"])}
+    spec = {
+        "containers": [{"name": "main", "image": "busybox", "command": ["true"]}],
+        "restartPolicy": "Never",
+        **spec,
+    }
+    if pool:
+        spec["tolerations"] = [{"key": "pool.vk.io", "value": pool, "effect": "NoSchedule"}]
+    return {"metadata": metadata, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def create_request(raw: dict[str, Any]) -> dict[str, Any]:
+    nothing = {"configMaps": None, "projectedvolumemaps": None, "secrets": None, "emptyDirs": None}
+    spec = raw["spec"]
+    containers = [*spec.get("initContainers", ()), *spec["containers"]]
+    contents = [{"name": container["name"], **nothing} for container in containers]
+    return {"pod": raw, "container": contents, "jobConfig": {}}
+
+
+def job_of(raw: dict[str, Any]) -> str:
+    return job_name(raw["metadata"]["name"], raw["metadata"]["uid"])
+
+
+def status(raw: dict[str, Any], phase: str = "started", **changes: Any) -> JobStatus:
+    """The status of a pod's job; its containers as in the spec, unless said."""
+    phases = ("accepted", "queued", "started", "ended")
+    found = JobStatus(
+        job=job_of(raw),
+        uid=raw["metadata"]["uid"],
+        namespace=raw["metadata"]["namespace"],
+        pod=raw["metadata"]["name"],
+        version=Version(0, phases.index(phase), 0),
+        phase=phase,
+        native="",
+        node="",
+        reason="",
+        message="",
+        started_ms=0,
+        finished_ms=0,
+        exit_code=0,
+        deleting=False,
+        containers=containers(raw),
+    )
+    return found._replace(**changes)
+
+
+def containers(raw: dict[str, Any], **states: ContainerState) -> tuple[ContainerStatus, ...]:
+    """All containers of a pod; by default they wait."""
+    found = []
+    for key, kind in (("initContainers", INIT), ("containers", MAIN)):
+        for listed in raw["spec"].get(key, ()):
+            sidecar = kind == INIT and listed.get("restartPolicy") == "Always"
+            state = states.get(listed["name"].replace("-", "_")) or ContainerState("")
+            found.append(
+                ContainerStatus(
+                    SIDECAR if sidecar else kind,
+                    listed.get("image", ""),
+                    state._replace(name=listed["name"]),
+                )
+            )
+    return tuple(found)
