@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Sequence
+from typing import Optional, Protocol
 
 from submitter.errors import CommandFailed
 from templates.errors import one_line
@@ -44,7 +45,16 @@ def run(argv: Sequence[str], timeout: float = 60.0, stdin: str = "") -> str:
     return output
 
 
-def start(argv: Sequence[str], output: str, keep: int) -> subprocess.Popen[bytes]:
+class Child(Protocol):
+    """A program that was started; whoever started it has to ask, or its number stays taken."""
+
+    pid: int
+
+    def poll(self) -> Optional[int]:
+        """Its exit code, once it has ended."""
+
+
+def start(argv: Sequence[str], output: str, keep: int) -> Child:
     """Start a program that outlives this one, in a session of its own.
 
     What it writes goes to a new file, for the owner alone; it inherits the descriptor ``keep``.

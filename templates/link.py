@@ -130,6 +130,11 @@ class Link:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._drop(flush=True)
 
+    async def ended(self) -> None:
+        """Return when the connection is no longer kept: after ``stop``, or by a bug."""
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper])
+
     async def connected(self, timeout_s: Optional[float] = None) -> bool:
         """Wait for a connection; False if there is none in time."""
         try:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -23,11 +22,11 @@ from templates.build_config import RUNTIMES, BuildConfig
 from templates.build_config_file import load
 from templates.errors import ConfigError, InterlinkNatsError
 from templates.job import Job, build
+from templates.job_directory import write_job
 from templates.manifests import read_manifests
 from templates.pod import Pod
 from templates.request import read_create_request
 from templates.results import RUNNING, TERMINATED, ContainerState, JobState, fold, parse_lines
-from templates.volumes import is_seen_by_containers
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -104,31 +103,6 @@ def _read_config(arguments: argparse.Namespace) -> BuildConfig:
             config, runtime=replace(config.runtime, name=arguments.runtime, executable="")
         )
     return config
-
-
-def write_job(job: Job, directory: Path) -> None:
-    """A job's directory as a submitter makes it: nobody else can look into it."""
-    directory.mkdir(mode=0o700, parents=True)
-    _write(directory / "job.sh", job.script.encode(), 0o700)
-    for file in job.files:
-        path = directory / file.path
-        _make_folders(directory, path.parent)
-        _write(path, file.content, file.mode)
-
-
-def _make_folders(directory: Path, folder: Path) -> None:
-    """Private, but for what containers see: there everybody may look, whoever they run as."""
-    if not folder.exists():
-        _make_folders(directory, folder.parent)
-        folder.mkdir()
-        folder.chmod(0o755 if is_seen_by_containers(folder.relative_to(directory)) else 0o700)
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    path.chmod(mode)
 
 
 def _run(job: Job, keep: bool) -> int:

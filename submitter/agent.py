@@ -1,0 +1,153 @@
+"""One pool on NATS: hears requests, answers them, and tells how its jobs are doing.
+
+Everything that comes in is checked here; what is refused is answered with the reason.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Callable
+
+from submitter import policy
+from submitter.announcer import Announcer
+from submitter.errors import Forbidden
+from submitter.intake import Intake
+from submitter.jobs import Keeper
+from submitter.journal import JOURNALED, Outcome, Tombstone
+from submitter.logs import LogServer
+from submitter.site import Site
+from templates import messages, subjects
+from templates.errors import WireError, one_line
+from templates.job import Job
+from templates.link import Link, Request
+from templates.messages import (
+    CANCELLING,
+    FORBIDDEN,
+    GONE,
+    MALFORMED,
+    UNAVAILABLE,
+    Delete,
+    Refusal,
+)
+
+logger = logging.getLogger(__name__)
+
+DRAINING = Refusal(UNAVAILABLE, "the site's submitter is about to restart", True)
+
+
+class Agent:
+    """Speaks for one pool, from ``start`` to ``stop``."""
+
+    def __init__(self, site: Site, link: Link, root: str, on_shutdown: Callable[[], None]) -> None:
+        self.pool = site.pool.name
+        self.keeper = Keeper(site)
+        self.announcer = Announcer(site, link, root)
+        self._site, self._link = site, link
+        self._on_shutdown = on_shutdown
+        self._creates: Intake[Job, Outcome] = Intake(site.journal.store)
+        self._deletes = Intake(site.journal.bury)
+        self._logs = LogServer(site, link)
+        self._subscribe(root)
+
+    def _subscribe(self, root: str) -> None:
+        pool, hear = self.pool, self._link.subscribe
+        for kind, handler in (
+            (subjects.CREATE, self._create),
+            (subjects.DELETE, self._delete),
+            (subjects.LOGS, self._log),
+        ):
+            hear(subjects.subject(root, kind, pool, subjects.ANY), handler, queue=pool)
+        hear(subjects.subject(root, subjects.QUERY, pool), self._query, queue=pool)
+        hear(subjects.subject(root, subjects.SHUTDOWN, pool), self._shutdown)
+        hear(subjects.subject(root, subjects.HELLO), self._hello)
+
+    async def start(self) -> None:
+        """Learn what is there, and begin to publish; raises ``OSError``."""
+        await self.keeper.start()
+        await self.announcer.start()
+
+    async def stop(self) -> None:
+        """Finish what is in hand, publish the last changes; jobs go on."""
+        self.announcer.drain()
+        await self._creates.drain()
+        await self._deletes.drain()
+        await self.keeper.stop()
+        await self.announcer.stop()
+
+    # --- create -------------------------------------------------------------------------------
+
+    async def _create(self, request: Request) -> None:
+        try:
+            answer = await self._created(request)
+        except (WireError, Forbidden) as error:
+            code = MALFORMED if isinstance(error, WireError) else FORBIDDEN
+            answer = messages.refusal(Refusal(code, one_line(str(error)), False))
+            logger.info("pool=%s job=%s: refused: %s", self.pool, _item(request), error)
+        await request.answer(self.pool, answer)
+
+    async def _created(self, request: Request) -> Mapping[str, Any]:
+        if self.announcer.draining:
+            return messages.refusal(DRAINING)
+        job = messages.read_create(await request.message(self.pool))
+        if job.name != _item(request):
+            raise WireError("create.name", "is not that of the subject")
+        if self._site.table.get(job.name) is None:  # a known job is not judged again
+            policy.check(job, self._site.pool.policy)
+            self._site.backend.check(job)
+        outcome = await self._creates.put(job)
+        if isinstance(outcome, Refusal):
+            logger.warning("pool=%s job=%s: refused: %s", self.pool, job.name, outcome.message)
+            return messages.refusal(outcome)
+        if outcome == JOURNALED:
+            self.keeper.take(job)
+        return {"state": outcome}
+
+    # --- delete -------------------------------------------------------------------------------
+
+    async def _delete(self, request: Request) -> None:
+        try:
+            wish = messages.read_delete(await request.message(self.pool))
+            if wish.job != _item(request):
+                raise WireError("delete.name", "is not that of the subject")
+            answer = await self._deleted(wish)
+        except WireError as error:
+            answer = messages.refusal(Refusal(MALFORMED, str(error), False))
+        await request.answer(self.pool, answer)
+
+    async def _deleted(self, wish: Delete) -> Mapping[str, Any]:
+        outcome = await self._deletes.put(wish)
+        if isinstance(outcome, Refusal):
+            return messages.refusal(outcome)
+        known = self.keeper.bury(wish.job, Tombstone(0, wish.grace_period_s))
+        there = outcome or known
+        logger.info("pool=%s job=%s: deleted", self.pool, wish.job)
+        return {"state": CANCELLING if there else GONE}
+
+    # --- the others ---------------------------------------------------------------------------
+
+    async def _query(self, request: Request) -> None:
+        try:
+            wanted = messages.read_query(await request.message(self.pool))
+        except WireError as error:
+            refused = Refusal(MALFORMED, str(error), False)
+            await request.answer(self.pool, messages.refusal(refused))
+            return
+        await request.answer_raw(self.pool, self.announcer.page(wanted))
+
+    async def _log(self, request: Request) -> None:
+        await self._logs.serve(self.pool, request)
+
+    async def _hello(self, request: Request) -> None:
+        await self.announcer.introduce()
+
+    async def _shutdown(self, request: Request) -> None:
+        logger.info("pool=%s: was told to shut down", self.pool)
+        self.announcer.drain()
+        if request.reply:
+            await request.answer(self.pool, {"state": "draining"})
+        self._on_shutdown()
+
+
+def _item(request: Request) -> str:
+    return request.subject.rpartition(".")[2]

@@ -1,0 +1,177 @@
+"""What a pool publishes: changes of its jobs, signs of life, what it offers, how to build scripts.
+
+Publications are numbered, also those that could not be sent: whoever misses one asks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import Awaitable
+from typing import Callable, Optional
+
+from submitter.errors import SubmitterError
+from submitter.site import Site
+from templates import publications, subjects, wire
+from templates.asking import LinkError
+from templates.link import Link
+from templates.messages import Query
+from templates.publications import Resources, Statuses
+
+logger = logging.getLogger(__name__)
+
+BATCH_S = 0.25
+LEAST_ROOM = 64 * 1024  # beside very many names of jobs that are gone; the whole goes in parts
+ROOM = 1024  # of a publication, for what stands around the states
+
+
+class Announcer:
+    """Publishes for one pool, from ``start`` to ``stop``."""
+
+    def __init__(self, site: Site, link: Link, root: str) -> None:
+        self._site, self._link = site, link
+        self._name = site.pool.name
+        self._subjects = {
+            kind: subjects.subject(root, kind, self._name)
+            for kind in (subjects.STATUS, subjects.CONFIG, subjects.RESOURCES)
+        }
+        self._instance = uuid.uuid4().hex
+        self._number = 0
+        self._offer: Optional[Resources] = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self.draining = False
+
+    async def start(self) -> None:
+        """Begin to publish."""
+        timing = self._site.pool.timing
+        self._tasks = [
+            asyncio.create_task(self._repeat(BATCH_S, self._changes)),
+            asyncio.create_task(self._repeat(timing.heartbeat_s, self._heartbeat)),
+            asyncio.create_task(self._repeat(timing.resources_s, self._resources)),
+        ]
+
+    async def stop(self) -> None:
+        """Publish the last changes."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(LinkError):
+            await self._changes()
+
+    def drain(self) -> None:
+        """From now on the pool says that it takes no more jobs."""
+        self.draining = True
+
+    async def _repeat(self, pause_s: float, step: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await step()
+            except LinkError:
+                pass  # the link says so itself, and comes back
+            except Exception:  # the next round may do better
+                logger.exception("pool=%s: cannot publish", self._name)
+            await asyncio.sleep(pause_s)
+
+    # --- on NATS ------------------------------------------------------------------------------
+
+    async def introduce(self) -> None:
+        """To somebody new: how scripts are built, what is offered, a sign of life."""
+        message = publications.config(self._name, self._site.pool.build)
+        await self._publish(subjects.CONFIG, wire.encode(message))
+        self._offer = None
+        await self._resources()
+        await self._heartbeat()
+
+    async def _publish(self, kind: str, raw: bytes) -> None:
+        async with self._link.folded(subjects.ANSWER_PARTS, self._name, raw) as payload:
+            await self._link.publish_raw(self._subjects[kind], payload)
+
+    async def _changes(self) -> None:
+        """What has changed, in as many publications as it takes."""
+        dumped, gone = self._site.table.news()
+        if not dumped and not gone:
+            return
+        for part in _parts(dumped, self._room(gone)):
+            self._number += 1
+            payload = publications.statuses(self._header(tuple(gone)), part)
+            gone = []
+            await self._publish(subjects.STATUS, payload)
+
+    def _room(self, gone: list[str]) -> int:
+        return max(self._link.part_size - ROOM - _size(gone), LEAST_ROOM)
+
+    async def _heartbeat(self) -> None:
+        await self._publish(subjects.STATUS, publications.statuses(self._header(()), []))
+
+    async def _resources(self) -> None:
+        offer = await asyncio.to_thread(self._offered)
+        if offer is None:
+            return
+        if self._offer is not None and offer != self._offer:
+            logger.info("pool=%s: offers %s", self._name, dict(offer.quotas))
+        self._offer = offer
+        message = publications.resources(offer)
+        await self._link.publish(self._subjects[subjects.RESOURCES], message, compress=False)
+
+    def _offered(self) -> Optional[Resources]:
+        """None while the batch system cannot be asked: then the last word stands."""
+        pool = self._site.pool
+        try:
+            found = self._site.backend.capacity()
+        except SubmitterError as error:
+            logger.warning("pool=%s: what it offers cannot be found out: %s", self._name, error)
+            return None
+        return Resources(
+            pool=self._name,
+            quotas={**found, **pool.resources},
+            labels=tuple(f"{key}={value}" for key, value in pool.labels.items()),
+            taints=tuple(pool.taints),
+            draining=self.draining,
+        )
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def page(self, wanted: Query) -> bytes:
+        """States, as many as go in one message: of the jobs that were named, or of all."""
+        table, room = self._site.table, self._link.part_size - ROOM
+        if wanted.jobs is None:
+            dumped, cursor = table.page(wanted.cursor, room)
+            return publications.statuses(self._header((), cursor), dumped)
+        gone: list[str] = []
+        dumped = []
+        names = sorted(set(wanted.jobs))
+        for name in names:
+            if name <= wanted.cursor:
+                continue
+            entry = table.get(name)
+            if entry is None:
+                gone.append(name)
+            else:
+                dumped.append(entry.dump())
+            room -= len(dumped[-1]) if entry is not None else len(name) + 3
+            if room < 0 and name != names[-1]:
+                return publications.statuses(self._header(tuple(gone), name), dumped)
+        return publications.statuses(self._header(tuple(gone)), dumped)
+
+    def _header(self, gone: tuple[str, ...], cursor: str = "") -> Statuses:
+        count = len(self._site.table)
+        return Statuses(self._name, self._instance, self._number, count, (), gone, cursor)
+
+
+def _size(names: list[str]) -> int:
+    return sum(len(name) + 3 for name in names)
+
+
+def _parts(dumped: list[bytes], room: int) -> list[list[bytes]]:
+    """The states in lists that fit into a publication each; at least one list."""
+    parts: list[list[bytes]] = [[]]
+    left = room
+    for status in dumped:
+        left -= len(status) + 1
+        if left < 0 and parts[-1]:
+            parts.append([])
+            left = room - len(status)
+        parts[-1].append(status)
+    return parts

@@ -1,0 +1,94 @@
+"""What a batch system has to be able to do for us: docs/backends.md explains it at length."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from submitter.settings import Pool
+from templates.job import Job
+from templates.states import QUEUED
+
+
+class Ticket(NamedTuple):
+    """A job that was handed to the batch system."""
+
+    name: str
+    native: str
+    """What ``submit`` or ``find`` returned."""
+    directory: str
+    """Its directory; it may have been removed."""
+
+
+class Sighting(NamedTuple):
+    """What the batch system says of a job."""
+
+    phase: str = QUEUED
+    """QUEUED, STARTED or ENDED, of templates.states."""
+    reason: str = ""
+    """Of a job that waits: one word."""
+    message: str = ""
+    """In the batch system's own words."""
+    exit_code: int = 0
+    """Of a job that has ended."""
+    at_ms: int = 0
+    """When it ended; 0 if that is not told."""
+
+
+class Backend(ABC):
+    """One pool's batch system.
+
+    All methods block and are called in threads, never two of ``submit``, ``find`` and ``cancel`` at
+    once for the same job. Whatever cannot be asked or understood is a ``BackendUnavailable``: a
+    job's state changes only by what the batch system has really said. Two submitters may serve the
+    same pool, on two machines: what one has submitted, the other has to find by the job's name.
+    """
+
+    settle_s: float = 30.0
+    """How long after a job's end its last records may still be on their way."""
+    visible_after_s: float = 60.0
+    """How long a job may need, after a submission that ended unclearly, until ``find`` shows it."""
+    lost_after_s: float = 0.0
+    """How long a job must be missing in the batch system before it counts as lost; 0: what the
+    pool's timing says."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.pool = pool
+
+    def check(self, job: Job) -> None:
+        """Raise ``Forbidden`` for a job that this batch system can never run."""
+        return
+
+    @abstractmethod
+    def submit(self, job: Job, directory: str) -> str:
+        """Hand over a job, under its name; returns its identity in the batch system.
+
+        The job carries no script and no files: those are in the directory. What runs is
+        ``bash <directory>/job.sh <directory> <spool>``, once. ``NoRoom`` when no job is taken now
+        (the job stays first in our queue), ``SubmitRefused`` when this one never will be,
+        ``SubmitUnclear`` when it may have been taken.
+        """
+
+    @abstractmethod
+    def find(self, names: Sequence[str]) -> dict[str, str]:
+        """Identities of those of the jobs that were taken, whether they wait, run or have ended."""
+
+    @abstractmethod
+    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+        """What is said of all these jobs, with one question; those it does not know are missing."""
+
+    @abstractmethod
+    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+        """End jobs: a TERM to the script, or, with ``kill``, everything at once and without words.
+
+        Repeating it does no harm, nor does a job that has ended or was never there.
+        """
+
+    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+        """Remove what ended jobs have left in the batch system; names of those that are clean."""
+        return {ticket.name for ticket in tickets}
+
+    @abstractmethod
+    def capacity(self) -> dict[str, str]:
+        """What the batch system offers us: resource name -> quantity, as Kubernetes writes them."""

@@ -1,0 +1,94 @@
+"""Jobs that have ended: their last status is written down, what they left is cleaned up.
+
+The last status is on disk before anybody hears of it, so that no restart tells another story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+from submitter.backends.base import Ticket
+from submitter.polling import clock
+from submitter.site import Site
+from submitter.table import Entry
+from templates.messages import Delete
+from templates.states import ENDED
+
+logger = logging.getLogger(__name__)
+
+VANISHED = "the job's directory was removed at the site before the job had ended; seen at"
+
+
+class Ending:
+    """The ends of one pool's jobs."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+
+    async def step(self) -> bool:
+        """One round; whether room may have become free."""
+        live = list(self._site.table.live.values())
+        ended = [entry for entry in live if entry.has_ended and not entry.final]
+        if ended:
+            await self._write_down(ended)
+        return await self._clean([entry for entry in live if entry.final])
+
+    async def _write_down(self, ended: Sequence[Entry]) -> None:
+        dumps = [(entry.name, entry.dump()) for entry in ended]
+        journal = self._site.journal
+
+        def write() -> list[bytes]:
+            written = []
+            for name, dumped in dumps:
+                try:
+                    written.append(journal.write_final(name, dumped))
+                except FileNotFoundError:  # removed by hand: it counts all the same
+                    written.append(dumped)
+            return written
+
+        for entry, dumped in zip(ended, await asyncio.to_thread(write)):
+            entry.finish(dumped)
+            self._site.table.changed(entry)
+
+    async def _clean(self, ended: Sequence[Entry]) -> bool:
+        """Nothing of an ended job stays in the batch system, nor anything secret on disk."""
+        if not ended:
+            return False
+        site = self._site
+        handed = [entry.ticket(site.journal.of(entry.name)) for entry in ended if entry.native]
+        others = [entry.name for entry in ended if not entry.native]
+        clean = await asyncio.to_thread(self._cleaned, handed, others)
+        for entry in ended:
+            if entry.name in clean:
+                site.table.settle(entry)
+        return bool(clean)
+
+    def _cleaned(self, handed: Sequence[Ticket], others: Sequence[str]) -> set[str]:
+        clean = self._site.backend.clean(handed) if handed else set()
+        clean.update(others)
+        for name in clean:
+            self._site.journal.forget_secrets(name)
+        return clean
+
+    async def vanished(self, entry: Entry) -> None:
+        """A job's directory was removed by hand: the job is over, and never made again."""
+        site, at_ms = self._site, int(time.time() * 1000)
+        words = f"{VANISHED} {clock(at_ms)}"
+        logger.warning("pool=%s job=%s: %s", site.pool.name, entry.name, words)
+        outlook = entry.outlook._replace(
+            phase=ENDED, reason="", message=words, exit_code=1, at_ms=at_ms
+        )
+        entry.look(outlook)
+        ticket = entry.ticket(site.journal.of(entry.name))
+
+        def end() -> None:
+            site.journal.bury([Delete(entry.name, 0)], lost=True)
+            if ticket.native:
+                site.backend.cancel([ticket], kill=True)
+
+        await asyncio.to_thread(end)
+        entry.finish(entry.dump())
+        site.table.changed(entry)

@@ -1,0 +1,30 @@
+"""Locks between processes that share a directory: held by an open file, gone with its process."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def locked(path: str, wait: bool) -> Iterator[bool]:
+    """Hold the lock of a file, made where it is missing; False when it is held elsewhere."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        yield take(descriptor, wait)
+    finally:
+        os.close(descriptor)
+
+
+def take(descriptor: int, wait: bool) -> bool:
+    """Lock an open file; False when it is locked elsewhere and that is not to be waited for."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return False
+        raise
+    return True

@@ -1,0 +1,118 @@
+"""What the batch system says of all jobs, with one question, and what to believe of it.
+
+The job script's own records say more and count more. The batch system alone is believed that a job
+is over only when there was time for the last records to arrive, and that it does not know a job
+only when it has said so for a while. That it did not answer means nothing at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Optional
+
+from submitter.backends.base import Sighting
+from submitter.scanner import records_of
+from submitter.site import Site
+from submitter.table import Entry
+from templates.results import Record
+from templates.states import ENDED, STARTED
+
+logger = logging.getLogger(__name__)
+
+URGENT_S = 1.0  # between two polls while a job's end is in doubt
+
+
+class Polling:
+    """The questions about one pool's jobs."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._answered: Optional[float] = None  # when the batch system last did
+
+    def pause(self) -> float:
+        """Until the next question."""
+        timing = self._site.pool.timing
+        doubt = any(
+            entry.ended_since is not None or entry.stone is not None
+            for entry in self._site.table.live.values()
+        )
+        return min(URGENT_S, timing.poll_s) if doubt else timing.poll_s
+
+    async def step(self) -> None:
+        """Ask once; raises ``BackendUnavailable``."""
+        site = self._site
+        asked = [
+            entry for entry in site.table.live.values() if entry.native and not entry.has_ended
+        ]
+        if not asked:
+            return
+        tickets = [entry.ticket(site.journal.of(entry.name)) for entry in asked]
+        sightings = await asyncio.to_thread(site.backend.poll, tickets)
+        now = time.monotonic()
+        since = now - self._answered if self._answered is not None else 0.0
+        self._answered = now
+        since = min(since, 2.0 * site.pool.timing.poll_s)  # silence in between proves nothing
+        over = [entry for entry in asked if self._take(entry, sightings, since, now)]
+        if over:
+            await self._give_up(over, sightings)
+
+    def _take(
+        self, entry: Entry, sightings: Mapping[str, Sighting], since: float, now: float
+    ) -> bool:
+        """Believe what is said of a job; whether that leaves it without hope."""
+        sighting = sightings.get(entry.name)
+        if sighting is None:
+            entry.missing_s += since
+            patience = self._site.backend.lost_after_s or self._site.pool.timing.lost_after_s
+            return entry.missing_s >= patience
+        entry.missing_s = 0.0
+        if sighting.phase == ENDED:
+            entry.ended_since = entry.ended_since or now
+            return now - entry.ended_since >= self._site.backend.settle_s
+        entry.ended_since = None
+        outlook = entry.outlook._replace(phase=sighting.phase, reason="", message="")
+        if sighting.phase != STARTED:
+            outlook = outlook._replace(reason=sighting.reason, message=sighting.message)
+        if entry.look(outlook):
+            self._site.table.changed(entry)
+        return False
+
+    async def _give_up(self, over: list[Entry], sightings: Mapping[str, Sighting]) -> None:
+        """A job without a last word is over, unless the word is there after all."""
+        journal = self._site.journal
+
+        def read() -> list[list[Record]]:
+            return [records_of(journal, entry.name) for entry in over]
+
+        for entry, records in zip(over, await asyncio.to_thread(read)):
+            entry.hear(records)
+            if not entry.has_ended:
+                self._end(entry, sightings.get(entry.name))
+            self._site.table.changed(entry)
+
+    def _end(self, entry: Entry, sighting: Optional[Sighting]) -> None:
+        at_ms = int(time.time() * 1000)
+        if entry.stone is not None:
+            words, code = "the pod was deleted", 143
+        elif sighting is None:
+            words, code = "no end was recorded", 1
+            words = f"the job vanished from the batch system at {clock(at_ms)}: {words}"
+        else:
+            at_ms = sighting.at_ms or at_ms
+            words, code = sighting.message or "the batch system says that it is over", 1
+            words = f"the job ended at {clock(at_ms)} without a record of its end: {words}"
+            code = sighting.exit_code or 1
+        entry.look(
+            entry.outlook._replace(
+                phase=ENDED, reason="", message=words, exit_code=code, at_ms=at_ms
+            )
+        )
+        logger.info("pool=%s job=%s: %s", self._site.pool.name, entry.name, words)
+
+
+def clock(at_ms: int) -> str:
+    """A time as people and machines read it."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms / 1000))

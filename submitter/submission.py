@@ -1,0 +1,109 @@
+"""Handing jobs to the batch system, each exactly once.
+
+Runs in a thread. Whoever submits a job holds its lock. ``submitting`` stands in its directory from
+before the batch system is told until its answer is written down as ``native``: where it stands
+alone, after a crash or an unclear answer, nobody knows, and the job is looked for by its name
+before anything else.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from typing import NamedTuple, Optional
+
+from submitter.backends.base import Backend
+from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
+from submitter.journal import Journal, read
+from templates.job import Job
+from templates.job_directory import write_file
+
+# What became of an attempt.
+SUBMITTED = "submitted"
+WAITS = "waits"  # the batch system takes no more for now
+REFUSED = "refused"  # it never will
+UNCLEAR = "unclear"  # it has to be asked again later
+BUSY = "busy"  # another submitter is at it
+DELETED = "deleted"  # the pod has been deleted meanwhile
+MISSING = "missing"  # the directory is gone
+
+
+class Attempt(NamedTuple):
+    """What became of one job."""
+
+    name: str
+    outcome: str
+    words: str = ""  # of WAITS, REFUSED, UNCLEAR
+    native: str = ""  # of SUBMITTED
+
+
+class Submission:
+    """The way of one pool's jobs into its batch system."""
+
+    def __init__(self, journal: Journal, backend: Backend) -> None:
+        self._journal = journal
+        self._backend = backend
+
+    def attempts(self, jobs: Sequence[Job]) -> list[Attempt]:
+        """Submit in order, until the batch system takes no more."""
+        made: list[Attempt] = []
+        for job in jobs:
+            made.append(self.attempt(job))
+            if made[-1].outcome in (WAITS, UNCLEAR):
+                break
+        return made
+
+    def attempt(self, job: Job) -> Attempt:
+        """Submit one job, or find out what has become of it."""
+        try:
+            with self._journal.lock(job.name) as mine:
+                if not mine:
+                    return Attempt(job.name, BUSY)
+                if self._journal.tombstone(job.name) is not None:
+                    return Attempt(job.name, DELETED)
+                native = self.native(job.name)
+                if native is not None:
+                    return Attempt(job.name, SUBMITTED, native=native)
+                return self._submit(job)
+        except (FileNotFoundError, NotADirectoryError):
+            return Attempt(job.name, MISSING)
+        except OSError as error:
+            return Attempt(job.name, UNCLEAR, f"the job's directory: {error.strerror}")
+        except (BackendUnavailable, SubmitUnclear) as error:
+            return Attempt(job.name, UNCLEAR, str(error))
+
+    def native(self, name: str) -> Optional[str]:
+        """The job's identity in the batch system, asked for where that is in doubt.
+
+        To be called with the job's lock; None means that it certainly was not submitted.
+        """
+        folder = self._journal.of(name)
+        known = read(f"{folder}/native")
+        if known is not None:
+            return known.decode(errors="replace").strip()
+        try:
+            since = os.stat(f"{folder}/submitting").st_mtime
+        except FileNotFoundError:
+            return None
+        found = self._backend.find([name]).get(name)
+        if found is not None:
+            self._journal.write(f"{folder}/native", found.encode())
+            return found
+        if abs(time.time() - since) < self._backend.visible_after_s:
+            raise SubmitUnclear("its submission ended unclearly, and it cannot be seen yet")
+        os.unlink(f"{folder}/submitting")
+        return None
+
+    def _submit(self, job: Job) -> Attempt:
+        folder = self._journal.of(job.name)
+        write_file(f"{folder}/submitting", b"")
+        try:
+            native = self._backend.submit(job, folder)
+        except NoRoom as full:
+            os.unlink(f"{folder}/submitting")
+            return Attempt(job.name, WAITS, str(full))
+        except SubmitRefused as refused:
+            return Attempt(job.name, REFUSED, str(refused))
+        self._journal.write(f"{folder}/native", native.encode())
+        return Attempt(job.name, SUBMITTED, native=native)

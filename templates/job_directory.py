@@ -1,0 +1,49 @@
+"""A job's directory as it is before its script runs: nobody else can look into it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import PurePosixPath
+from typing import Union
+
+from templates.job import Job
+from templates.volumes import is_seen_by_containers
+
+_PRIVATE_FILE = 0o600
+_PRIVATE_FOLDER = 0o700
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+def write_job(job: Job, directory: Union[str, os.PathLike[str]]) -> None:
+    """Make the directory, with the script and everything that has to lie beside it."""
+    directory = os.fspath(directory)
+    os.makedirs(directory, _PRIVATE_FOLDER)
+    write_file(f"{directory}/job.sh", job.script.encode(), 0o700)
+    made = {""}
+    for file in job.files:
+        _make_folders(directory, file.path.rpartition("/")[0], made)
+        write_file(f"{directory}/{file.path}", file.content, file.mode)
+
+
+def write_file(path: str, content: bytes, mode: int = _PRIVATE_FILE) -> None:
+    """A new file of exactly this mode, whatever the umask."""
+    descriptor = os.open(path, _NEW, _PRIVATE_FILE)
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        if mode != _PRIVATE_FILE:
+            os.fchmod(descriptor, mode)
+    finally:
+        os.close(descriptor)
+
+
+def _make_folders(directory: str, folder: str, made: set[str]) -> None:
+    """Private, but for what containers see: there everybody may look, whoever they run as."""
+    if folder in made:
+        return
+    _make_folders(directory, folder.rpartition("/")[0], made)
+    os.mkdir(f"{directory}/{folder}", _PRIVATE_FOLDER)
+    if is_seen_by_containers(PurePosixPath(folder)):
+        os.chmod(f"{directory}/{folder}", 0o755)  # noqa: S103
+    made.add(folder)

@@ -1,0 +1,47 @@
+"""What tests of the submitter share."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+
+from tests.nats_server import NatsServer
+from tests.processes import kill_left
+from tests.submitter.rig import Centre, Submitter
+
+Start = Callable[..., Submitter]
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def centre(nats: NatsServer) -> Iterator[Centre]:
+    one = Centre(nats)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def start(nats: NatsServer, centre: Centre, tmp_path: Path) -> Iterator[Start]:
+    """Starts submitters of one pool; ends them, and whatever their jobs have left."""
+    started: list[Submitter] = []
+
+    def start_one(**pool: Any) -> Submitter:
+        one = Submitter(nats, tmp_path, **pool)
+        started.append(one)
+        return one.until_ready(centre)
+
+    yield start_one
+    for one in started:
+        if one.process is not None:
+            one.stop(signal.SIGKILL)
+    kill_left(tmp_path)
