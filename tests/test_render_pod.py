@@ -280,7 +280,9 @@ def test_a_pod_that_is_refused_is_not_run(tmp_path: Path) -> None:
 def test_ctrl_c_ends_the_pod_and_leaves_nothing(tmp_path: Path, times: int) -> None:
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    script = "trap 'echo told; exit 7' TERM; (setsid sleep 600 &); while :; do sleep 0.1; done"
+    script = (
+        "trap 'echo told; exit 7' TERM; (setsid sleep 600 &); echo up; while :; do sleep 0.1; done"
+    )
     mark = {"env": [{"name": MARK, "value": tmp_path.name}]}
     path = manifest(tmp_path, pod(sh(script, **mark), terminationGracePeriodSeconds=5))
     output = tmp_path / "output"
@@ -293,6 +295,7 @@ def test_ctrl_c_ends_the_pod_and_leaves_nothing(tmp_path: Path, times: int) -> N
             env=environment(temporary),
         )
     wait_for(lambda: "running" in output.read_text())
+    wait_for(lambda: any("up" in log.read_text() for log in temporary.rglob("c0.0.log")))
     for _ in range(times):
         process.send_signal(signal.SIGINT)
         time.sleep(0.05)
