@@ -1,9 +1,10 @@
-"""``interlink-submitter``: run the service in the foreground, or show a sample.
+"""``interlink-submitter``: run the service in the foreground, check a site, or show a sample.
 
     interlink-submitter [--config FILE]          run until SIGTERM or SIGINT
+    interlink-submitter check [--config FILE]    try everything that the service will need
     interlink-submitter sample                   print a configuration file with every key
 
-Exit codes: 0 when ended by a signal, 1 when something is
+Exit codes: 0 when ended by a signal (or when all is well, for ``check``), 1 when something is
 wrong, 2 when the configuration or the command line is.
 """
 
@@ -38,6 +39,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if arguments.command == "sample":
         sys.stdout.write(settings_file.sample())
         return 0
+    if arguments.command == "check":
+        from submitter import check
+
+        # What the connection logs, the report says better.
+        logging.disable(logging.CRITICAL)
+        return asyncio.run(check.run(arguments.config, sys.stdout.write))
     try:
         settings = settings_file.read(arguments.config)
     except ConfigError as error:
@@ -57,6 +64,8 @@ def _parser() -> argparse.ArgumentParser:
     words = f"the configuration file (default: {default})"
     parser.add_argument("--config", metavar="FILE", type=Path, default=default, help=words)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="instead of running")
+    check = commands.add_parser("check", help="try everything that the service will need")
+    check.add_argument("--config", metavar="FILE", type=Path, default=argparse.SUPPRESS, help=words)
     commands.add_parser("sample", help="print a configuration file with every key explained")
     return parser
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple, Optional
 
 from templates.build_config import BuildConfig
-from templates.link_settings import LinkSettings
 from templates.log_format import FORMATS, PLAIN
 from templates.settings_types import (
     REQUIRED,
@@ -150,21 +149,6 @@ class Settings:
     """The pools that this submitter serves."""
     logging: Logging = field(default_factory=Logging)
     """What is logged."""
-
-
-def link_settings(nats: Nats, name: str) -> LinkSettings:
-    """What the connection is to be told; ``name`` is how the server's admin sees it."""
-    return LinkSettings(
-        servers=nats.servers,
-        name=name,
-        inbox_prefix=nats.inbox_prefix,
-        user=nats.user,
-        password_file=nats.password_file,
-        token_file=nats.token_file,
-        nkey_file=nats.nkey_file,
-        credentials_file=nats.credentials_file,
-        ca_file=nats.ca_file,
-    )
 
 
 class Supervisor(NamedTuple):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from submitter.backends import BACKENDS
 from submitter.settings import Nats, Pool, Settings
 from templates import build_config_file, settings_keys
 from templates.build_config import BuildConfig
@@ -90,6 +92,10 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "pools", "must hold at least one pool"
     seen: dict[tuple[str, str], int] = {}
     for number, pool in enumerate(settings.pools):
+        if pool.backend not in BACKENDS:
+            close = difflib.get_close_matches(pool.backend, BACKENDS, n=1)
+            known = f"did you mean {close[0]}?" if close else f"known here: {', '.join(BACKENDS)}"
+            yield f"pools[{number}].backend", f"unknown batch system ({known})"
         for key in ("name", "directory"):
             first = seen.setdefault((key, getattr(pool, key)), number)
             if first != number:

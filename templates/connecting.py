@@ -10,6 +10,7 @@ from typing import Callable, TypeVar
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
+from templates.asking import reason_of
 from templates.link_settings import LinkSettings, connect_options
 
 CONNECT_TIMEOUT_S = 4  # a lost SYN is sent again after 1 and 3 s: longer waits gain nothing
@@ -30,6 +31,7 @@ async def opened(
     A subscription that the server does not permit is an error like any other: nats-py only
     mentions it in passing.
     """
+    options = connect_options(settings)
     failures: list[Exception] = []
 
     async def keep_error(error: Exception) -> None:
@@ -41,7 +43,7 @@ async def opened(
 
     try:
         await client.connect(
-            **connect_options(settings),
+            **options,
             allow_reconnect=False,
             max_reconnect_attempts=1,
             reconnect_time_wait=0,
@@ -56,9 +58,19 @@ async def opened(
         if failures:
             raise failures[-1] from None
         raise
+    except Exception as error:  # noqa: BLE001 (a seed that is none, a proxy's HTTP 502, ...)
+        raise ConnectionError(_unforeseen(error)) from None
     if failures:
         raise failures[-1]
     return made
+
+
+def _unforeseen(error: Exception) -> str:
+    """What libraries below nats-py raise; only the words of aiohttp never hold a secret."""
+    kind = type(error)
+    if kind.__module__.partition(".")[0] == "aiohttp":
+        return f"{kind.__name__}: {reason_of(error)}"
+    return f"the client cannot connect ({kind.__name__})"
 
 
 async def settle(client: Client, timeout_s: int) -> None:

@@ -15,6 +15,7 @@ import logging
 import random
 import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -113,6 +114,8 @@ class Link:
         self._last_answer = 0.0
         self._trouble = "not connected yet"
         self.connections = 0
+        self.complaints: deque[str] = deque(maxlen=100)
+        """What the server has complained of lately, on any connection."""
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -235,6 +238,13 @@ class Link:
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 
+    async def settle(self) -> None:
+        """Wait until the server has dealt with all that was published; it may have complained."""
+        try:
+            await settle(self._alive(), FLUSH_TIMEOUT_S)
+        except (NatsError, OSError, asyncio.TimeoutError) as error:
+            raise Unanswered(f"the server does not answer ({reason_of(error)})") from None
+
     # --- large messages -----------------------------------------------------------------------
 
     @contextlib.asynccontextmanager
@@ -320,7 +330,8 @@ class Link:
 
         def complain(error: Exception) -> None:
             if self._client is client:
-                logger.warning("NATS: %s", reason_of(error))
+                self.complaints.append(reason_of(error))
+                logger.warning("NATS: %s", self.complaints[-1])
 
         return await opened(client, self._settings, make, complain, self._broken.set)
 

@@ -17,47 +17,13 @@ from nats.aio.client import Client
 
 from templates import nats_site, permissions
 from templates.link import Link, Request
-from templates.link_settings import LinkSettings
 from templates.permissions import KUEUE, OPERATOR, PLUGIN
-from tests.nats_server import NatsServer, program
+from tests.nats_server import program
+from tests.nats_users import Site
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 LARGE = "0123456789abcdef" * 250_000  # 4 MB: beyond the server's limit, but not compressed
 NOISE = os.urandom(1_500_000).hex()  # beyond it also then
-
-
-class Site:
-    """A server, and the directory that nats-site keeps for it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "nats"
-        self.server = NatsServer(folder / "server")
-        cert, key = folder / "server" / "cert.pem", folder / "server" / "key.pem"
-        options = ["--cert", str(cert), "--key", str(key)]
-        options += ["--url", self.server.websocket_url]
-        self("init", str(self.folder), *options, "--port", str(self.server.websocket_port))
-        conf = self.folder / "nats-server.conf"
-        ours = f"127.0.0.1:{self.server.port}"
-        conf.write_text(conf.read_text().replace("127.0.0.1:4222", ours))
-        # Includes are looked for beside the file that has them, whatever they look like.
-        (folder / "server" / "nats.conf").write_text('include "../nats/nats-server.conf"\n')
-
-    def __call__(self, *words: str) -> None:
-        place = [] if words[0] == "init" else ["--dir", str(self.folder)]
-        assert nats_site.main([*words, *place]) == 0
-
-    def seed_file(self, name: str) -> str:
-        return str(self.folder / "credentials" / f"{name}.nkey")
-
-    def link(self, name: str) -> Link:
-        settings = LinkSettings(
-            servers=(self.server.websocket_url,),
-            name=name,
-            inbox_prefix=permissions.inbox_of(name),
-            nkey_file=self.seed_file(name),
-            ca_file=self.server.ca_file,
-        )
-        return Link(settings, "interlink")
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,70 @@
+"""Whether the programs that jobs need are there, and the batch system answers."""
+
+from __future__ import annotations
+
+import re
+
+from submitter import backends, command
+from submitter.errors import CommandFailed, SubmitterError
+from submitter.reporting import Report
+from submitter.settings import Pool
+from templates.errors import ConfigError, one_line
+
+TIMEOUT_S = 20.0
+OLDEST_BASH = (4, 2)
+
+
+def check(pool: Pool, report: Report) -> None:
+    """The programs of one pool, as far as they can be tried from this machine."""
+    _check_bash(pool, report)
+    _check_runtime(pool, report)
+    _check_backend(pool, report)
+
+
+def _check_bash(pool: Pool, report: Report) -> None:
+    what, program = f"pool {pool.name}: bash", pool.build.script.bash
+    said = _ask(pool, report, what, program, "name it in build.script.bash")
+    found = re.search(r"version (\d+)\.(\d+)", said)
+    if not said:
+        return
+    if found is None or (int(found[1]), int(found[2])) < OLDEST_BASH:
+        words = f"{program} is {said}"
+        report.wrong(what, words, "name bash 4.2 or later in build.script.bash")
+    else:
+        report.ok(what, f"{program}: {found[0]}")
+
+
+def _check_runtime(pool: Pool, report: Report) -> None:
+    runtime = pool.build.runtime
+    what = f"pool {pool.name}: runtime"
+    if runtime.name == "host":
+        report.ok(what, "none: containers run as plain processes, without their images")
+        return
+    program = runtime.executable or runtime.name
+    said = _ask(pool, report, what, program, "install it, or name it in build.runtime.executable")
+    if said:
+        report.ok(what, f"{program}: {said}")
+
+
+def _check_backend(pool: Pool, report: Report) -> None:
+    what = f"pool {pool.name}: backend {pool.backend}"
+    try:
+        offer = backends.make(pool).capacity()
+    except (SubmitterError, ConfigError, OSError) as error:
+        report.wrong(what, str(error), "let the batch system's own commands work for this user")
+        return
+    offers = ", ".join(f"{name} {amount}" for name, amount in sorted(offer.items()))
+    report.ok(what, f"offers {offers or 'nothing'}")
+
+
+def _ask(pool: Pool, report: Report, what: str, program: str, mend: str) -> str:
+    """The first line of what a program says of its version; empty when it cannot be asked."""
+    try:
+        said = command.run([program, "--version"], TIMEOUT_S)
+    except CommandFailed as error:
+        if pool.backend == "host":
+            report.wrong(what, str(error), mend)
+        else:
+            report.note(what, f"{error}, here; the nodes need it")
+        return ""
+    return one_line(said.partition("\n")[0]) or "of no version"
