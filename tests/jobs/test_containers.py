@@ -201,17 +201,19 @@ def test_sidecars_are_stopped_last_and_in_reverse(site: Site) -> None:
     beat = "trap 'exit 0' TERM; while :; do sleep 0.1; done"
     done = site.run(
         pod(
-            sh("sleep 0.5"),
-            sh("sleep 0.2"),
+            sh(AWAIT + "await /work/c1", volumeMounts=[WORK]),
+            sh("touch /work/c1", volumeMounts=[WORK]),
             initContainers=[sidecar(name, beat) for name in ("one", "two", "three")],
             volumes=VOLUMES,
         )
     )
     assert done.code == 0, done
-    finished = [at(done, name, TERMINATED) for name in ("c1", "c0", "three", "two", "one")]
-    times = [int(record.values["finished"]) for record in finished]
+    mains = [at(done, name, TERMINATED) for name in ("c0", "c1")]
+    sidecars = [at(done, name, TERMINATED) for name in ("three", "two", "one")]
+    times = [int(record.values["finished"]) for record in sidecars]
     assert times == sorted(times)
-    starts = [int(record.values["started"]) for record in finished[2:]]
+    assert max(int(record.values["finished"]) for record in mains) <= times[0]
+    starts = [int(record.values["started"]) for record in sidecars]
     assert starts == sorted(starts, reverse=True)
 
 

@@ -332,6 +332,7 @@ def test_an_http_probe_asks_as_the_pod_says(site: Site) -> None:
         running.until(lambda state: not c0(state).ready)
         server.status = 302
         running.until(lambda state: c0(state).ready)
+        running.until(lambda _: "up" in log_of(running))
         running.terminate()
         assert running.wait().ends() == {"c0": 0}
     path, headers = server.asked[0]
@@ -375,6 +376,7 @@ def test_an_https_probe_takes_any_certificate(folder: Path) -> None:
         probe = {"httpGet": {"scheme": "HTTPS", "port": server.port, "path": "/s"}}
         running = site.start(pod(sh(STAY, readinessProbe={**probe, "periodSeconds": 1})))
         running.until(lambda state: c0(state).ready)
+        running.until(lambda _: "up" in log_of(running))
         running.terminate()
         assert running.wait().ends() == {"c0": 0}
     assert server.asked[0][0] == "/s"
@@ -391,6 +393,7 @@ def test_a_tcp_probe_wants_somebody_to_listen(site: Site) -> None:
         listener.listen(64)
         running.until(lambda state: c0(state).ready)
     running.until(lambda state: not c0(state).ready)
+    running.until(lambda _: "up" in log_of(running))
     running.terminate()
     assert running.wait().ends() == {"c0": 0}
 
