@@ -74,6 +74,7 @@ class Outlook(NamedTuple):
     exit_code: int = 0  # of a job that ended without its script's last word
     at_ms: int = 0  # when that was
     deleting: bool = False
+    given_up_run: int = 0  # the run after which the batch system has put it back into its queue
 
 
 class Identity(NamedTuple):
@@ -90,8 +91,7 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
     """The status of a job; once it has ended, every container has ended too."""
     phase = _phase(outlook, said)
     run = said.run
-    if phase == QUEUED and run:
-        # The site has put it back into its queue: later than all of that run, before the next one.
+    if phase == QUEUED and run:  # later than all of that run, before the next one
         run, records, said = run + 1, 0, JobState()
     finished_ms = said.finished_ms or (outlook.at_ms if phase == ENDED else 0)
     exit_code = said.exit_code if said.finished_ms else outlook.exit_code
@@ -124,7 +124,7 @@ def _phase(outlook: Outlook, said: JobState) -> str:
     """The script's own word counts more than the batch system's, which may lag behind."""
     if said.finished_ms or outlook.phase == ENDED:
         return ENDED
-    if said.run and outlook.phase != QUEUED:  # queued after a run: requeued by the site
+    if said.run and not (outlook.phase == QUEUED and outlook.given_up_run == said.run):
         return STARTED
     return outlook.phase
 
