@@ -112,7 +112,9 @@ def read_create(message: Mapping[str, Any]) -> Job:
     """The job in a create message."""
     where = "create"
     with reading():
-        name = text_at(message, "name", where)
+        name, script = text_at(message, "name", where), text_at(message, "script", where)
+        if not script:
+            raise WireError("create.script", "must not be empty")
         if uid_of(name) != text_at(message, "uid", where):
             raise WireError("create.uid", "is not that of the job's name")
         wall_time, gpus = message.get("wall_time_s"), object_at(message, "gpus", where)
@@ -122,7 +124,7 @@ def read_create(message: Mapping[str, Any]) -> Job:
             namespace=check_token("create.namespace", message.get("namespace")),
             pod=text_at(message, "pod", where),
             runtime=text_at(message, "runtime", where),
-            script=text_at(message, "script", where),
+            script=script,
             files=tuple(map(_read_file, list_at(message, "files", where))),
             cpu_milli=count_at(message, "cpu_milli", where),
             memory_bytes=count_at(message, "memory_bytes", where),
@@ -156,6 +158,8 @@ def _read_file(raw: object) -> File:
         raise WireError(where, f"a path must be relative, without dots: {path!r}")
     if not 0 <= mode <= 0o777:
         raise WireError(where, f"a mode must be from 0 to 0777: {path!r}")
+    if encoding not in ("", "base64"):
+        raise WireError(where, f"the encoding of a file is not known: {path!r}")
     if encoding == "":
         return File(path, content.encode(errors="surrogatepass"), mode, secret)
     try:
@@ -171,6 +175,8 @@ def _containers(message: Mapping[str, Any], where: str) -> tuple[tuple[str, str,
             raise WireError(f"{where}.containers", "must be lists of name, kind, image")
         if entry[1] not in KINDS or not is_label(entry[0]):
             raise WireError(f"{where}.containers", "has a name or kind that no container can have")
+    if len({entry[0] for entry in found}) < len(found):
+        raise WireError(f"{where}.containers", "has a name twice")
     if not any(kind == MAIN for _, kind, _ in found):
         raise WireError(f"{where}.containers", "must not be without a main container")
     return tuple((name, kind, image) for name, kind, image in found)

@@ -15,7 +15,7 @@ from templates.build_config import BuildConfig
 from templates.build_config_schema import from_json, to_json
 from templates.errors import ConfigError, WireError, one_line
 from templates.fields import flag_at, list_at, object_at, objects_at, text_at, texts_at
-from templates.messages import count_at, reading
+from templates.messages import LARGEST_NUMBER, count_at, reading
 from templates.names import check_token, is_label, uid_of
 from templates.pod import MAIN
 from templates.quantity import quantities_at
@@ -88,6 +88,8 @@ def read_status(raw: Mapping[str, Any]) -> JobStatus:
         if phase not in PHASES:
             raise WireError("status.phase", f"must be one of {', '.join(PHASES)}")
         containers = tuple(map(_read_container, objects_at(raw, "containers", where)))
+        if len({entry.state.name for entry in containers}) < len(containers):
+            raise WireError("status.containers", "has a name twice")
         if not any(entry.kind == MAIN for entry in containers):
             raise WireError("status.containers", "must not be without a main container")
         return JobStatus(
@@ -111,7 +113,8 @@ def read_status(raw: Mapping[str, Any]) -> JobStatus:
 
 def _read_version(raw: Mapping[str, Any]) -> Version:
     version = list_at(raw, "version", "status")
-    if list(map(type, version)) != [int, int, int]:
+    whole = list(map(type, version)) == [int, int, int]
+    if not whole or not all(0 <= number <= LARGEST_NUMBER for number in version):
         raise WireError("status.version", "must be three whole numbers")
     return Version(*version)
 
@@ -150,7 +153,7 @@ def _read_container(raw: Mapping[str, Any]) -> ContainerStatus:
 
 
 def _read_end(holder: Mapping[str, Any], key: str) -> Optional[End]:
-    if key not in holder:
+    if holder.get(key) is None:
         return None
     where = f"status.containers.{key}"
     raw = object_at(holder, key, "status.containers")

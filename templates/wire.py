@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
@@ -18,7 +19,9 @@ from templates.fields import object_at, text_at
 VERSION = 1
 COMPRESS_ABOVE = 64 * 1024  # below, the time for it costs more than the bytes
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
+MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more room than as JSON
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a letter, unless the other half is beside it
 _ZLIB = 0x78  # the first byte of what zlib writes; JSON begins with a brace
 
 
@@ -41,14 +44,18 @@ def decode(raw: bytes) -> dict[str, Any]:
     """The message in some bytes; refuses another version by its number."""
     if raw[:1] and raw[0] == _ZLIB:
         raw = _decompressed(raw)
+    if len(raw) > MOST_VALUES and sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
+        raise WireError("message", f"has more than {MOST_VALUES} values")
     try:
         message = json.loads(raw)
+        if _SURROGATE.search(raw):
+            json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise WireError("message", f"is not JSON: {error}") from None
     if type(message) is not dict:
         raise WireError("message", "must be an object")
     version = message.get("v")
-    if version != VERSION:
+    if type(version) is not int or version != VERSION:
         raise WireError("message", f"has version {version!r}; this program speaks {VERSION}")
     return message
 
