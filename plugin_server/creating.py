@@ -36,7 +36,7 @@ from templates.states import Identity, Outlook, status_of
 logger = logging.getLogger(__name__)
 
 CONFIG_WAIT_S = 2.0  # for a pool that has not been heard of
-ANSWER_S = 10.0  # for one answer of a site; a create may be large
+ANSWER_S = 8.0  # for the first answer of a site; twice as long each time, for large pods
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 LAST_WORD_S = 10.0  # beyond the deadline, for the thread that waits for the loop
@@ -175,11 +175,11 @@ class _Sender:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         message = messages.create(self._job)
-        pause = FIRST_PAUSE_S
+        pause, patience = FIRST_PAUSE_S, ANSWER_S
         while True:
             if self._deletions.is_deleted(self._job.uid):
                 return _refused_as_deleted(self._job.name)
-            refusal = await self._ask(message, min(ANSWER_S, max(deadline - loop.time(), 0.5)))
+            refusal = await self._ask(message, min(patience, max(deadline - loop.time(), 0.5)))
             if refusal is None:
                 return None
             if not refusal.retry:
@@ -189,7 +189,7 @@ class _Sender:
             if loop.time() + wait_s >= deadline:
                 return self._gave_up(timeout_s)
             await asyncio.sleep(wait_s)
-            pause = min(pause * 2, LONGEST_PAUSE_S)
+            pause, patience = min(pause * 2, LONGEST_PAUSE_S), patience * 2
 
     async def _ask(self, message: dict[str, object], timeout_s: float) -> Optional[Refusal]:
         try:

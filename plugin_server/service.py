@@ -38,7 +38,7 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.bridge = Bridge()
         self.pools = Pools(settings.pool_timeout_s)
-        self.table = StatesTable()
+        self.table = StatesTable(settings.default_pool)
         self.gateway = Gateway(
             link_settings(settings.nats),
             settings.nats.root,

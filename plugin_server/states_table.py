@@ -33,7 +33,8 @@ class Entry:
 class StatesTable:
     """All jobs of all pools."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, default_pool: str = "", clock: Callable[[], float] = time.monotonic) -> None:
+        self._default_pool = default_pool
         self._clock = clock
         self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
         self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
@@ -109,7 +110,7 @@ class StatesTable:
         pool = pool or self._homes.get(uid, "")
         if pool:
             return self._pools.get(pool, {}).get(uid)
-        for jobs in list(self._pools.values()):
+        for jobs in (self._pools.get(self._default_pool, {}), *list(self._pools.values())):
             if uid in jobs:
                 return jobs.get(uid)
         return None

@@ -12,8 +12,8 @@ below are for:
   shown as ended stays so.
 - An init container that runs or waits holds back all others, and one that failed fails the pod: a
   sidecar, once it has begun, is listed without a state, and at the end with exit code 0.
-- Of the first answer with several init containers, an ended one behind one that has not ended
-  crashes: ended ones come first.
+- A container that it sees for the first time, ended, behind one that has not ended, crashes it:
+  then the ended ones come first.
 - A running container counts as ready: one that has yet to become ready is shown as waiting.
 - The reason of an ended container is overwritten: the cause stands in its message.
 """
@@ -81,9 +81,17 @@ def _element(asked: Asked, job: str, inits: list[State], mains: list[State]) -> 
         "UID": asked.uid,
         "namespace": asked.namespace,
         "JID": job,
-        "containers": mains,
-        "initContainers": inits,
+        "containers": _in_safe_order(mains, asked),
+        "initContainers": _in_safe_order(inits, asked),
     }
+
+
+def _in_safe_order(entries: list[State], asked: Asked) -> list[State]:
+    """The order of the pod; but as long as one is new to the virtual kubelet, ended ones first."""
+    shown = asked.shown_of
+    if all(entry["name"] in shown for entry in entries):
+        return entries
+    return sorted(entries, key=lambda entry: "terminated" not in entry["state"])
 
 
 # --- init containers ----------------------------------------------------------------------------
@@ -100,12 +108,12 @@ def _inits(
         if listed.sidecar or kinds.get(listed.name) == SIDECAR:
             entries.append(_sidecar(listed, job, state, listed.name in begun))
         elif state is None:
-            entries.append(_local_init(listed, job, begun))
+            entries.append(_held(_local_init(listed, job, begun), asked))
         else:
-            entries.append(_one(listed, state, asked, asked.shown_of))
+            entries.append(_held(_entry(listed, _plain_state(state), state), asked))
         if job.phase == ENDED and listed.name == failed:
             break  # those behind it have not run
-    return sorted(entries, key=lambda entry: "terminated" not in entry["state"])
+    return entries
 
 
 def _failed_init(
@@ -176,7 +184,13 @@ def _main(
 ) -> State:
     if state is None:
         return _mirrored(listed, job)
-    return _one(listed, state, asked, shown)
+    entry = _held(_entry(listed, _plain_state(state), state), asked)
+    before = shown.get(listed.name)
+    seen_running = before is not None and before.state == "running"
+    if "running" in entry["state"] and not state.ready and not seen_running:
+        words = f"running since {stamp(state.started_ms)}, and not ready yet"
+        entry["state"] = {"waiting": {"reason": NOT_READY, "message": words}}
+    return entry
 
 
 def _mirrored(listed: Listed, job: JobStatus) -> State:
@@ -189,20 +203,14 @@ def _mirrored(listed: Listed, job: JobStatus) -> State:
     return _entry(listed, {"waiting": {"reason": INITIALIZING}})
 
 
-def _one(listed: Listed, state: ContainerState, asked: Asked, shown: dict[str, Shown]) -> State:
-    before = shown.get(listed.name)
-    if state.state == RUNNING and not state.ready and (before is None or before.state != "running"):
-        words = f"running since {stamp(state.started_ms)}, and not ready yet"
-        return _entry(listed, {"waiting": {"reason": NOT_READY, "message": words}}, state)
-    entry = _entry(listed, _plain_state(state), state)
-    if (
-        state.state != TERMINATED
-        and before is not None
-        and before.state == "terminated"
-        and not _may_live_again(asked, before)
-    ):
+def _held(entry: State, asked: Asked) -> State:
+    """The entry; but what was shown as ended, and may not live again, stays so."""
+    before = asked.shown_of.get(entry["name"])
+    if before is None or before.state != "terminated" or "terminated" in entry["state"]:
+        return entry
+    if not _may_live_again(asked, before):
         entry["state"] = {"terminated": _as_shown(before)}
-        entry["ready"] = False
+        entry["ready"] = entry["started"] = False
     return entry
 
 

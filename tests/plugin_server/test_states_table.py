@@ -1,0 +1,98 @@
+"""The table of states: what replaces what, and who may speak of whom."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from plugin_server.states_table import StatesTable
+from templates.states import JobStatus, Version
+from tests.plugin_server.pods import pod, status
+
+RAW = pod()
+UID = RAW["metadata"]["uid"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def job(phase: str = "started", **changes: Any) -> JobStatus:
+    return status(RAW, phase, **changes)
+
+
+def phase(table: StatesTable, pool: str = "") -> str:
+    entry = table.find(UID, pool)
+    return entry.status.phase if entry is not None else "unknown"
+
+
+@pytest.mark.parametrize(
+    ("known", "said", "phase_after"),
+    [
+        (job("queued"), job("started"), "started"),
+        (job("started"), job("queued"), "started"),
+        (job("started"), job("queued", version=Version(7, 1, 0)), "queued"),
+        (job("ended"), job("started", version=Version(9, 2, 9)), "ended"),
+        (job("ended"), job("ended", version=Version(9, 3, 9)), "ended"),
+    ],
+)
+def test_the_later_version_counts_and_an_end_is_final(
+    known: JobStatus, said: JobStatus, phase_after: str
+) -> None:
+    table = StatesTable()
+    assert table.put("a", known)
+    table.put("a", said)
+    assert phase(table) == phase_after
+
+
+def test_new_words_for_the_same_version_count() -> None:
+    table = StatesTable()
+    table.put("a", job("queued", message="Priority"))
+    assert table.put("a", job("queued", message="Resources"))
+    assert not table.put("a", job("queued", message="Resources"))
+
+
+def test_a_pool_speaks_of_its_own_jobs_only() -> None:
+    table = StatesTable()
+    table.put("a", job("started"))
+    table.put("b", job("ended"))
+    assert (phase(table, "a"), phase(table, "b")) == ("started", "ended")
+    table.settle(UID, "a")
+    assert phase(table) == "started"
+    table.remove("b", [UID])
+    assert phase(table, "a") == "started"
+
+
+def test_a_complete_list_removes_what_it_does_not_hold_unless_that_is_newer() -> None:
+    clock = Clock()
+    table = StatesTable(clock=clock)
+    table.put("a", job())
+    clock.now += 5
+    other = pod()
+    table.enter("a", status(other))
+    assert table.keep_only("a", set(), clock.now - 1) == 1
+    assert phase(table) == "unknown"
+    assert table.count("a") == 1
+
+
+def test_what_was_remembered_gives_way_to_what_is_heard() -> None:
+    table = StatesTable()
+    table.put("a", job("started"))
+    table.remember("a", job("ended"))
+    assert phase(table) == "started"
+    assert table.keep_only("a", set(), 1e9) == 1
+
+
+def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
+    table = StatesTable()
+    table.put("a", job())
+    table.put("a", status(pod(), "queued"))
+    assert table.phases() == {("a", "started"): 1, ("a", "queued"): 1}
+    assert len(table.take_changes()) == 2
+    table.remove("a", [UID])
+    assert table.take_changes() == {UID: "a"}
