@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 WINDOW = 4 * 1024 * 1024
 FOLLOW_WINDOW = 512 * 1024
-WAIT_S = 20  # how long a site may wait for something to say, when following
-MESSAGE_S = 10.0  # between two messages of a window, beyond that
+WAIT_S = 5  # how long a site may wait for something to say, when following
+MESSAGE_S = 5.0  # between two messages of a window, beyond that
 PAUSE_S = 1.0  # before a site is asked again
 ATTEMPTS = 3  # for a log that is not followed
 
