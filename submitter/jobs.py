@@ -26,7 +26,7 @@ from submitter.submission import Attempt, Submission
 from submitter.table import Entry, Found
 from templates.job import Job
 from templates.results import Record
-from templates.states import ENDED, IN_QUEUE, QUEUED
+from templates.states import ACCEPTED, ENDED, IN_QUEUE, QUEUED
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,7 @@ class Keeper:
         self._removal = Removal(site, self._submission)
         self._janitor = Janitor(site)
         self._waiting: dict[str, Entry] = {}  # not submitted yet, in order
+        self._full = False  # the first of them was not taken when it was last offered
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._last_look = time.monotonic()
@@ -114,7 +115,8 @@ class Keeper:
         """A job that has just been journaled here."""
         now_ms = int(time.time() * 1000)
         self._add(Found(job.name, job._replace(script="", files=()), now_ms))
-        self._awaken("submit")
+        if not self._full:  # else it stands behind others that wait
+            self._awaken("submit")
 
     def bury(self, name: str, stone: Tombstone) -> bool:
         """A job's end was asked for, and that is written down; whether the job is known."""
@@ -182,19 +184,20 @@ class Keeper:
 
     async def _submit(self) -> None:
         """Hand over what waits, in order, until the batch system takes no more."""
-        tried: set[str] = set()
-        while True:
-            batch = [e for e in self._waiting.values() if e.name not in tried][:AT_ONCE]
-            jobs = [entry.job for entry in batch if entry.job is not None]
-            if not jobs:
-                return
-            tried.update(job.name for job in jobs)
+        waiting = list(self._waiting.values())
+        for start in range(0, len(waiting), AT_ONCE):
+            batch = waiting[start : start + AT_ONCE]
+            jobs = [e.job for e in batch if e.job is not None and e.name in self._waiting]
             attempts = await asyncio.to_thread(self._submission.attempts, jobs)
             for attempt in attempts:
                 self._apply(attempt)
-            if attempts[-1].outcome in (submission.WAITS, submission.UNCLEAR):
+            if attempts and attempts[-1].outcome in (submission.WAITS, submission.UNCLEAR):
+                self._full = True
                 self._queue(attempts[-1])
                 return
+        if self._full:
+            self._full = False
+            self._awaken("submit")  # for those that came in meanwhile
 
     def _apply(self, attempt: Attempt) -> None:
         entry = self._waiting.get(attempt.name)
@@ -207,7 +210,7 @@ class Keeper:
             attempt.outcome,
             attempt.native or attempt.words,
         )
-        if attempt.outcome == submission.UNCLEAR:
+        if attempt.outcome in (submission.UNCLEAR, submission.DOUBTFUL):
             return
         del self._waiting[attempt.name]
         outlook = entry.outlook._replace(reason="", message="")
@@ -222,11 +225,15 @@ class Keeper:
 
     def _queue(self, last: Attempt) -> None:
         """The first one waits for what the batch system says, the others for the first one."""
-        for entry in self._waiting.values():
-            words = last.words if entry.name == last.name else NEXT
-            phase = QUEUED if last.outcome == submission.WAITS else entry.outlook.phase
-            if last.outcome == submission.UNCLEAR and entry.name != last.name:
-                continue
-            outlook = entry.outlook._replace(phase=phase, reason=IN_QUEUE, message=words)
-            if entry.look(outlook):
-                self._table.changed(entry)
+        first = self._waiting.get(last.name)
+        if first is not None:
+            phase = QUEUED if last.outcome == submission.WAITS else ACCEPTED
+            self._say(first, phase, last.words)
+        if last.outcome == submission.WAITS:
+            for entry in self._waiting.values():
+                if entry is not first and entry.outlook.message != NEXT:
+                    self._say(entry, QUEUED, NEXT)
+
+    def _say(self, entry: Entry, phase: str, words: str) -> None:
+        if entry.look(entry.outlook._replace(phase=phase, reason=IN_QUEUE, message=words)):
+            self._table.changed(entry)

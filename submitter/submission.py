@@ -24,9 +24,14 @@ SUBMITTED = "submitted"
 WAITS = "waits"  # the batch system takes no more for now
 REFUSED = "refused"  # it never will
 UNCLEAR = "unclear"  # it has to be asked again later
+DOUBTFUL = "doubtful"  # it may yet show up in the batch system
 BUSY = "busy"  # another submitter is at it
 DELETED = "deleted"  # the pod has been deleted meanwhile
 MISSING = "missing"  # the directory is gone
+
+
+class Doubtful(SubmitUnclear):
+    """This one job has to wait until it can be told whether it was taken."""
 
 
 class Attempt(NamedTuple):
@@ -34,7 +39,7 @@ class Attempt(NamedTuple):
 
     name: str
     outcome: str
-    words: str = ""  # of WAITS, REFUSED, UNCLEAR
+    words: str = ""  # why, where that needs saying
     native: str = ""  # of SUBMITTED
 
 
@@ -70,6 +75,8 @@ class Submission:
             return Attempt(job.name, MISSING)
         except OSError as error:
             return Attempt(job.name, UNCLEAR, f"the job's directory: {error.strerror}")
+        except Doubtful as error:
+            return Attempt(job.name, DOUBTFUL, str(error))
         except (BackendUnavailable, SubmitUnclear) as error:
             return Attempt(job.name, UNCLEAR, str(error))
 
@@ -91,7 +98,7 @@ class Submission:
             self._journal.write(f"{folder}/native", found.encode())
             return found
         if abs(time.time() - since) < self._backend.visible_after_s:
-            raise SubmitUnclear("its submission ended unclearly, and it cannot be seen yet")
+            raise Doubtful("its submission ended unclearly, and it cannot be seen yet")
         os.unlink(f"{folder}/submitting")
         return None
 
