@@ -214,8 +214,8 @@ class Journal:
 
 
 def dump_request(job: Job, accepted_ms: int) -> bytes:
-    """request.json: the job without its script and files."""
-    slim = create(job._replace(script="", files=()))
+    """request.json: the job without its files, and instead of its script the name of its file."""
+    slim = create(job._replace(script="job.sh", files=()))
     return json.dumps({**slim, "accepted_ms": accepted_ms}, separators=(",", ":")).encode()
 
 

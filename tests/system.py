@@ -62,7 +62,7 @@ class Process:
             return 0
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGCONT)
-            if number == signal.SIGKILL:
+            if number != signal.SIGTERM:
                 os.killpg(process.pid, number)
             else:
                 process.send_signal(number)
@@ -97,6 +97,7 @@ class System:
         pool: Optional[dict[str, Any]] = None,
         plugin: Optional[dict[str, Any]] = None,
         redis: bool = False,
+        plugin_environment: Optional[dict[str, str]] = None,
     ) -> None:
         self.folder = folder
         self.nats = NatsServer(folder / "nats")
@@ -104,10 +105,10 @@ class System:
         self.plugin = Plugin("127.0.0.1", self.port)
         self.processes: dict[str, Process] = {}
         self.site = folder / "site"
-        self.site.mkdir()
+        self.site.mkdir(exist_ok=True)
         if redis:
             self._add_redis()
-        self._add_plugin(workers, plugin or {})
+        self._add_plugin(workers, plugin or {}, plugin_environment or {})
         for number in range(submitters):
             self._add_submitter(number, pools, pool or {})
 
@@ -120,7 +121,9 @@ class System:
     def _add(self, name: str, command: Sequence[str], **environment: str) -> None:
         self.processes[name] = Process(name, command, self.folder, **environment)
 
-    def _add_plugin(self, workers: int, settings: dict[str, Any]) -> None:
+    def _add_plugin(
+        self, workers: int, settings: dict[str, Any], environment: dict[str, str]
+    ) -> None:
         state = self.folder / "state"
         state.mkdir()
         settings = {
@@ -141,7 +144,7 @@ class System:
             "python:plugin_server.gunicorn_conf",
         ]
         command = [*gunicorn, "plugin_server.wsgi:app"]
-        self._add("plugin", command, INTERLINK_PLUGIN_CONFIG=str(file))
+        self._add("plugin", command, INTERLINK_PLUGIN_CONFIG=str(file), **environment)
 
     def _add_submitter(self, number: int, pools: Sequence[str], settings: dict[str, Any]) -> None:
         entries = [

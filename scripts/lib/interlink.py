@@ -35,6 +35,12 @@ class Plugin:
         self._address = (host, port, timeout_s)
         self._connection: Optional[http.client.HTTPConnection] = None
 
+    def __enter__(self) -> Plugin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def create(self, request: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._call("POST", "/create", request))
         return answer
