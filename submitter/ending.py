@@ -1,6 +1,7 @@
 """Jobs that have ended: their last status is written down, what they left is cleaned up.
 
-The last status is on disk before anybody hears of it, so that no restart tells another story.
+What ended a job is told by its records, or else by its last status: that is written down once, so
+that no restart and no other submitter tells another story.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import time
 from collections.abc import Sequence
 
 from submitter.backends.base import Ticket
+from submitter.errors import SubmitterError
 from submitter.polling import clock
 from submitter.site import Site
 from submitter.table import Entry
@@ -27,6 +29,8 @@ class Ending:
 
     def __init__(self, site: Site) -> None:
         self._site = site
+        self.waits = False
+        """Whether a job that has ended is not clean yet."""
 
     async def step(self) -> bool:
         """One round; whether room may have become free."""
@@ -34,7 +38,10 @@ class Ending:
         ended = [entry for entry in live if entry.has_ended and not entry.final]
         if ended:
             await self._write_down(ended)
-        return await self._clean([entry for entry in live if entry.final])
+        final = [entry for entry in live if entry.final]
+        cleaned = await self._clean(final) if final else 0
+        self.waits = cleaned < len(final)
+        return cleaned > 0
 
     async def _write_down(self, ended: Sequence[Entry]) -> None:
         dumps = [(entry.name, entry.dump()) for entry in ended]
@@ -45,7 +52,8 @@ class Ending:
             for name, dumped in dumps:
                 try:
                     written.append(journal.write_final(name, dumped))
-                except FileNotFoundError:  # removed by hand: it counts all the same
+                except OSError as error:  # it counts all the same
+                    logger.warning("job=%s: its end is not written: %s", name, error.strerror)
                     written.append(dumped)
             return written
 
@@ -53,10 +61,8 @@ class Ending:
             entry.finish(dumped)
             self._site.table.changed(entry)
 
-    async def _clean(self, ended: Sequence[Entry]) -> bool:
+    async def _clean(self, ended: Sequence[Entry]) -> int:
         """Nothing of an ended job stays in the batch system, nor anything secret on disk."""
-        if not ended:
-            return False
         site = self._site
         handed = [entry.ticket(site.journal.of(entry.name)) for entry in ended if entry.native]
         others = [entry.name for entry in ended if not entry.native]
@@ -64,7 +70,7 @@ class Ending:
         for entry in ended:
             if entry.name in clean:
                 site.table.settle(entry)
-        return bool(clean)
+        return len(clean)
 
     def _cleaned(self, handed: Sequence[Ticket], others: Sequence[str]) -> set[str]:
         clean = self._site.backend.clean(handed) if handed else set()
@@ -89,6 +95,9 @@ class Ending:
             if ticket.native:
                 site.backend.cancel([ticket], kill=True)
 
-        await asyncio.to_thread(end)
         entry.finish(entry.dump())
         site.table.changed(entry)
+        try:
+            await asyncio.to_thread(end)
+        except SubmitterError as error:  # what is left is seen to once more when it is cleaned up
+            logger.warning("pool=%s job=%s: %s", site.pool.name, entry.name, error)

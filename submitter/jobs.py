@@ -30,6 +30,7 @@ from templates.states import ACCEPTED, ENDED, IN_QUEUE, QUEUED
 
 logger = logging.getLogger(__name__)
 
+SOON_S = 0.2  # until what has just ended is looked at again
 AT_ONCE = 16  # submissions per trip to a thread
 SLEPT_S = 20.0  # without a look, records may have come and gone
 NEXT = "waits for its turn"
@@ -64,7 +65,7 @@ class Keeper:
         await self._look()
         timing = self.site.pool.timing
         loops: Sequence[tuple[str, Step, Callable[[], float]]] = (
-            ("look", self._look, lambda: timing.spool_s),
+            ("look", self._look, lambda: SOON_S if self._ending.waits else timing.spool_s),
             ("submit", self._submit, lambda: timing.poll_s),
             ("poll", self._polling.step, self._polling.pause),
             ("remove", self._removal.step, lambda: 1.0 if self._table.buried else timing.poll_s),

@@ -224,7 +224,7 @@ def load_request(raw: bytes) -> tuple[Job, int]:
     try:
         message = json.loads(raw)
         return read_create(message), int(message["accepted_ms"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise WireError("request.json", "cannot be read") from None
 
 

@@ -76,6 +76,8 @@ class Polling:
         outlook = entry.outlook._replace(phase=sighting.phase, reason="", message="")
         if sighting.phase != STARTED:
             outlook = outlook._replace(reason=sighting.reason, message=sighting.message)
+        if sighting.requeued:
+            outlook = outlook._replace(given_up_run=entry.said.run)
         if entry.look(outlook):
             self._site.table.changed(entry)
         return False

@@ -10,6 +10,7 @@ import logging
 import time
 from typing import Optional
 
+from submitter.errors import SubmitterError
 from submitter.site import Site
 from submitter.submission import Submission
 from submitter.table import Entry
@@ -35,10 +36,17 @@ class Removal:
             await asyncio.to_thread(self._remove, done)
             for name in done:
                 self._site.table.drop(name)
-        for entry in buried:
-            if not entry.has_ended and not entry.native:
-                await self._withdraw(entry)
-        await self._cancel([e for e in buried if e.native and not e.has_ended])
+        going = [entry for entry in buried if not entry.has_ended]
+        await self._cancel([entry for entry in going if entry.native])
+        trouble: Optional[SubmitterError] = None
+        for entry in going:
+            try:
+                if not entry.native:
+                    await self._withdraw(entry)
+            except SubmitterError as error:  # of one job: the others do not wait for it
+                trouble = error
+        if trouble is not None:
+            raise trouble
 
     def _remove(self, names: list[str]) -> None:
         for name in names:

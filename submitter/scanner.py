@@ -41,6 +41,10 @@ class Folder:
         self._mtime = -1
         self._listed = 0.0
 
+    def forget(self) -> None:
+        """List it again the next time: what was found was lost."""
+        self._mtime = -1
+
     def names(self) -> Optional[set[str]]:
         """None when they are what they were."""
         mtime = os.stat(self._path).st_mtime_ns
@@ -66,6 +70,14 @@ class Scanner:
 
     def look(self, known: frozenset[str]) -> Sight:
         """Everything that is new, given the names of the jobs that are known."""
+        try:
+            return self._look(known)
+        except OSError:
+            self._jobs.forget()
+            self._deleted.forget()
+            raise
+
+    def _look(self, known: frozenset[str]) -> Sight:
         found: list[Found] = []
         vanished: dict[str, Optional[Tombstone]] = {}
         names = self._jobs.names()
@@ -82,7 +94,7 @@ class Scanner:
         self._known_stones &= names
         for name in (names & known) - self._known_stones:
             stone = self._journal.tombstone(name)
-            if stone is not None:
+            if stone is not None and not stone.lost:  # else nobody has asked for its end yet
                 stones[name] = stone
                 self._known_stones.add(name)
         return stones

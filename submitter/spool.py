@@ -6,6 +6,7 @@ comes later reads the job's own list of records instead.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -27,11 +28,11 @@ class Spool:
         now = time.monotonic()
         names = [name for name in os.listdir(self._directory) if parse_name(name) is not None]
         records: list[Record] = []
-        for name in names:
-            if name not in self._seen:
-                records += parse_lines(read(f"{self._directory}/{name}") or b"")
-                self._seen[name] = now
+        fresh = [name for name in names if name not in self._seen]
+        for name in fresh:
+            records += parse_lines(read(f"{self._directory}/{name}") or b"")
         self._drop(set(names), now)
+        self._seen.update((name, now) for name in fresh)
         return records
 
     def _drop(self, names: set[str], now: float) -> None:
@@ -40,9 +41,6 @@ class Spool:
             if name not in names:
                 del self._seen[name]
             elif now - since > KEPT_S:
-                try:
+                with contextlib.suppress(FileNotFoundError):  # another submitter was quicker
                     os.unlink(f"{self._directory}/{name}")
-                except FileNotFoundError:
-                    continue
-                finally:
-                    del self._seen[name]
+                del self._seen[name]

@@ -34,6 +34,8 @@ class Sighting(NamedTuple):
     """Of a job that has ended."""
     at_ms: int = 0
     """When it ended; 0 if that is not told."""
+    requeued: bool = False
+    """Whether it waits for the second time: it has been started, and put back into the queue."""
 
 
 class Backend(ABC):

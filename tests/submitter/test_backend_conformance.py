@@ -1,7 +1,7 @@
 """What every batch system has to do alike, through a real submitter: one row per backend.
 
-A backend that is new gets a line in ``BACKENDS``, with the configuration of a pool that runs on this
-machine, and must pass all of it.
+A backend that is new gets a line in ``BACKENDS``: the configuration of a pool that runs on this
+machine. It must pass all of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from templates.names import job_name
 from templates.states import ENDED, QUEUED, STARTED
 from tests.processes import assert_none_left
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, Submitter, eventually, job_of
+from tests.submitter.rig import Centre, eventually, job_of
 
 BACKENDS: dict[str, dict[str, Any]] = {"host": {"backend": "host", "options": {"pods": "8"}}}
 
