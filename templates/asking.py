@@ -11,6 +11,7 @@ from itertools import count
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.errors import Error as NatsError
 
 from templates.errors import InterlinkNatsError, one_line
@@ -81,6 +82,19 @@ class Asker:
         for answer in self._waiting.values():
             if not answer.done():
                 answer.set_exception(Unanswered("the connection to NATS broke"))
+
+
+async def next_of(subscription: Subscription, timeout_s: float) -> bytes:
+    """The next message of an answer in many."""
+    try:
+        message = await subscription.next_msg(timeout=timeout_s)
+    except asyncio.TimeoutError:
+        raise Unanswered(f"nothing came within {timeout_s:g} s") from None
+    except NatsError as error:
+        raise Unanswered(f"the connection broke: {reason_of(error)}") from None
+    if message.headers and message.headers.get("Status") == "503":
+        raise NoResponders("nobody listens there")
+    return message.data
 
 
 def reason_of(error: BaseException) -> str:

@@ -19,6 +19,20 @@ CLOSE_TIMEOUT_S = 2
 Made = TypeVar("Made")
 
 
+class CarefulClient(Client):
+    """Says nothing about us to a server that was to speak TLS and does not.
+
+    nats-py takes the scheme tls:// for a wish: without this, whoever sits between could ask for
+    the password in plain text.
+    """
+
+    def _connect_command(self) -> bytes:
+        server = self._current_server
+        if server is None or server.uri.scheme != "tls" or self._server_info.get("tls_required"):
+            return super()._connect_command()
+        raise NatsError("the server offers no TLS")
+
+
 async def opened(
     client: Client,
     settings: LinkSettings,
@@ -54,23 +68,21 @@ async def opened(
         )
         made = await make(client)
         await settle(client, CONNECT_TIMEOUT_S)
-    except (NatsError, OSError, asyncio.TimeoutError):
-        if failures:
-            raise failures[-1] from None
-        raise
     except Exception as error:  # noqa: BLE001 (a seed that is none, a proxy's HTTP 502, ...)
-        raise ConnectionError(_unforeseen(error)) from None
+        raise _foreseen(failures[-1] if failures else error) from None
     if failures:
-        raise failures[-1]
+        raise _foreseen(failures[-1])
     return made
 
 
-def _unforeseen(error: Exception) -> str:
-    """What libraries below nats-py raise; only the words of aiohttp never hold a secret."""
+def _foreseen(error: Exception) -> Exception:
+    """The error, as one that callers expect; of the others only aiohttp's never hold a secret."""
+    if isinstance(error, (NatsError, OSError, asyncio.TimeoutError)):
+        return error
     kind = type(error)
     if kind.__module__.partition(".")[0] == "aiohttp":
-        return f"{kind.__name__}: {reason_of(error)}"
-    return f"the client cannot connect ({kind.__name__})"
+        return ConnectionError(f"{kind.__name__}: {reason_of(error)}")
+    return ConnectionError(f"the client cannot connect ({kind.__name__})")
 
 
 async def settle(client: Client, timeout_s: int) -> None:
@@ -83,13 +95,17 @@ async def settle(client: Client, timeout_s: int) -> None:
 
 
 async def close(client: Client) -> None:
-    """Close without waiting for a socket that may never answer."""
-    with contextlib.suppress(NatsError, OSError, asyncio.TimeoutError):
+    """Close without waiting for a socket that may never answer.
+
+    What goes wrong with it matters to nobody; nats-py fails on assertions, too, when its client
+    was never connected.
+    """
+    with contextlib.suppress(Exception):
         await asyncio.wait_for(client.close(), CLOSE_TIMEOUT_S)
     # nats-py forgets the HTTP session of a WebSocket that could not be opened.
     session = getattr(getattr(client, "_transport", None), "_client", None)
     if session is not None:
-        with contextlib.suppress(OSError, asyncio.TimeoutError):
+        with contextlib.suppress(Exception):
             await asyncio.wait_for(session.close(), CLOSE_TIMEOUT_S)
 
 

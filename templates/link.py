@@ -13,10 +13,10 @@ import asyncio
 import contextlib
 import logging
 import random
-import ssl
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
 from nats.aio.client import Client
@@ -24,8 +24,15 @@ from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
 from templates import wire
-from templates.asking import Asker, LinkError, NoResponders, NotConnected, Unanswered, reason_of
-from templates.connecting import CONNECT_TIMEOUT_S, close, opened, server_of, settle
+from templates.asking import Asker, LinkError, NotConnected, Unanswered, next_of, reason_of
+from templates.connecting import (
+    CONNECT_TIMEOUT_S,
+    CarefulClient,
+    close,
+    opened,
+    server_of,
+    settle,
+)
 from templates.errors import ConfigError, WireError
 from templates.link_settings import LinkSettings
 from templates.parts import PartsShelf
@@ -214,19 +221,8 @@ class Link:
             inbox, pending_msgs_limit=65536, pending_bytes_limit=-1
         )
 
-        async def next_message(timeout_s: float) -> bytes:
-            try:
-                message = await subscription.next_msg(timeout=timeout_s)
-            except asyncio.TimeoutError:
-                raise Unanswered(f"nothing came within {timeout_s:g} s") from None
-            except NatsError as error:
-                raise Unanswered(f"the connection broke: {reason_of(error)}") from None
-            if message.headers and message.headers.get("Status") == "503":
-                raise NoResponders("nobody listens there")
-            return message.data
-
         try:
-            yield inbox, next_message
+            yield inbox, partial(next_of, subscription)
         finally:
             with contextlib.suppress(NatsError, OSError):
                 await subscription.unsubscribe()
@@ -298,19 +294,29 @@ class Link:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _connect(self) -> bool:
-        """Try once; a failure is logged when its reason is a new one."""
+        """Try every server once; failures are logged when their reason is a new one."""
+        servers = self._settings.servers
+        troubles = []
+        for server in random.sample(servers, len(servers)):
+            trouble = await self._connect_to(server)
+            if not trouble:
+                return True
+            troubles.append(trouble if len(servers) == 1 else f"{server}: {trouble}")
+        trouble = "; ".join(sorted(troubles))
+        if trouble != self._trouble:
+            logger.warning("no connection to NATS: %s", trouble)
+        self._trouble = trouble
+        return False
+
+    async def _connect_to(self, server: str) -> str:
+        """Try one server; why there is no connection, or nothing if there is one."""
         self._broken.clear()
-        client = Client()
+        client = CarefulClient()
         try:
-            limit_s = CONNECT_TIMEOUT_S * (2 * len(self._settings.servers) + 1)
-            asker = await asyncio.wait_for(self._open(client), limit_s)
-        except (NatsError, OSError, ConfigError, asyncio.TimeoutError, ssl.SSLError) as error:
-            trouble = reason_of(error)
-            if trouble != self._trouble:
-                logger.warning("no connection to NATS: %s", trouble)
-            self._trouble = trouble
+            asker = await asyncio.wait_for(self._open(client, server), 3 * CONNECT_TIMEOUT_S)
+        except (NatsError, OSError, ConfigError, asyncio.TimeoutError) as error:
             await close(client)
-            return False
+            return reason_of(error)
         self._client, self._asker = client, asker
         self._last_answer = time.monotonic()
         self.connections += 1
@@ -319,9 +325,9 @@ class Link:
         logger.info("connected to NATS at %s", server_of(client))
         if self._on_connected is not None:
             self._spawn(self._on_connected())
-        return True
+        return ""
 
-    async def _open(self, client: Client) -> Asker:
+    async def _open(self, client: Client, server: str) -> Asker:
         async def make(opened: Client) -> Asker:
             asker = await Asker.on(opened)
             for wanted in self._subscriptions:
@@ -333,7 +339,8 @@ class Link:
                 self.complaints.append(reason_of(error))
                 logger.warning("NATS: %s", self.complaints[-1])
 
-        return await opened(client, self._settings, make, complain, self._broken.set)
+        settings = self._settings._replace(servers=(server,))
+        return await opened(client, settings, make, complain, self._broken.set)
 
     async def _subscribe(self, client: Client, wanted: Subscription) -> None:
         room = asyncio.Semaphore(HANDLERS_AT_ONCE)
