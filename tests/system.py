@@ -173,11 +173,18 @@ class System:
     # --- life -----------------------------------------------------------------------------------
 
     def __enter__(self) -> System:
+        try:
+            self.start_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start_all(self) -> None:
         self.nats.start()
         for process in self.processes.values():
             process.start()
         self.wait_until_ready()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.plugin.close()

@@ -1,0 +1,136 @@
+"""Many jobs with known ends, watched as the virtual kubelet would watch them."""
+
+from __future__ import annotations
+
+import http.client
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Optional
+
+from scripts.lib.interlink import Answer, Plugin
+from tests.system import System, job_of, request_of
+
+CREATORS = 8
+UNSURE = (OSError, http.client.HTTPException)
+
+
+class Watched:
+    """A job, what it must come to, and what was ever reported of it."""
+
+    def __init__(self, number: int, runs: Path) -> None:
+        self.code = number % 7
+        self.output = f"job {number}\n".encode()
+        command = (
+            f"echo $HOSTNAME >>{runs}/{number}; echo job {number}; sleep 0.{number % 10}; "
+            f"exit {self.code}"
+        )
+        self.number = number
+        self.request: dict[str, Any] = request_of(command)
+        self.pod: dict[str, Any] = self.request["pod"]
+        self.reported: list[str] = []
+        self.refused = ""
+
+    def saw(self, status: dict[str, Any]) -> None:
+        (container,) = status["containers"]
+        state = container["state"]
+        kind = next(iter(state))
+        text = f"terminated {state['terminated']['exitCode']}" if kind == "terminated" else kind
+        if not self.reported or self.reported[-1] != text:
+            self.reported.append(text)
+
+    @property
+    def has_ended(self) -> bool:
+        return bool(self.reported) and self.reported[-1].startswith("terminated")
+
+    def wrong(self) -> Optional[str]:
+        """What is wrong with the states that were reported; None if nothing is."""
+        fine = [word for word in ("waiting", "running") if word in self.reported]
+        fine.append(f"terminated {self.code}")
+        if self.refused or self.reported != fine:
+            return f"{job_of(self.pod)}: {self.reported} {self.refused}, not {fine}"
+        return None
+
+
+class Crowd:
+    """Creates the jobs from several threads and polls them in turn, until all have ended."""
+
+    def __init__(self, system: System, count: int) -> None:
+        self.system = system
+        self.runs = system.folder / "runs"
+        self.runs.mkdir()
+        self.jobs = [Watched(number, self.runs) for number in range(count)]
+        self._waiting = list(reversed(self.jobs))
+        self._lock = threading.Lock()
+        self._over = threading.Event()
+        self._created: list[Watched] = []
+
+    def start(self) -> Sequence[threading.Thread]:
+        threads = [threading.Thread(target=self._create, daemon=True) for _ in range(CREATORS)]
+        threads.append(threading.Thread(target=self._poll, daemon=True))
+        for thread in threads:
+            thread.start()
+        return threads
+
+    def _create(self) -> None:
+        with Plugin("127.0.0.1", self.system.port) as plugin:
+            while True:
+                with self._lock:
+                    if not self._waiting:
+                        return
+                    job = self._waiting.pop()
+                self._create_one(plugin, job)
+                with self._lock:
+                    self._created.append(job)
+
+    def _create_one(self, plugin: Plugin, job: Watched) -> None:
+        """As often as it takes: a plugin that dies has said nothing."""
+        while not self._over.is_set():
+            try:
+                plugin.create(job.request)
+                return
+            except Answer as refused:
+                job.refused = str(refused)
+                return
+            except UNSURE:
+                time.sleep(0.05)
+
+    def _poll(self) -> None:
+        with Plugin("127.0.0.1", self.system.port) as plugin:
+            while not self._over.wait(0.05):
+                with self._lock:
+                    alive = [job for job in self._created if not job.has_ended and not job.refused]
+                for job in alive:
+                    self._poll_one(plugin, job)
+
+    @staticmethod
+    def _poll_one(plugin: Plugin, job: Watched) -> None:
+        try:
+            for status in plugin.status([job.pod]):
+                job.saw(status)
+        except UNSURE:
+            time.sleep(0.05)
+
+    def finish(self, threads: Sequence[threading.Thread], seconds: float) -> None:
+        """Wait until everything has ended; then nothing may be wrong, and all ran exactly once."""
+        try:
+            self.system.until(
+                lambda: all(job.has_ended or job.refused for job in self.jobs),
+                "all jobs have ended",
+                seconds,
+            )
+        except AssertionError as late:
+            left = [f"{job_of(j.pod)} {j.reported}" for j in self.jobs if not j.has_ended]
+            raise AssertionError(f"{len(left)} have not ended: {left[:5]}\n{late}") from None
+        finally:
+            self._over.set()
+        for thread in threads:
+            thread.join(10)
+        assert [wrong for job in self.jobs if (wrong := job.wrong())] == []
+        ran = {path.name: len(path.read_text().splitlines()) for path in self.runs.iterdir()}
+        assert ran == {str(job.number): 1 for job in self.jobs}
+
+    def check_logs(self) -> None:
+        for job in self.jobs:
+            assert self.system.log(job.pod) == job.output

@@ -1,0 +1,70 @@
+"""kill -9 at random moments through 500 jobs: none lost, none run twice, none told wrong."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.faults.crowd import Crowd
+from tests.system import System, running
+
+pytestmark = pytest.mark.faults
+JOBS = 500
+PAUSE_S = (0.3, 1.5)
+
+
+def kill_one_worker(system: System, chance: random.Random) -> None:
+    """gunicorn starts another one by itself."""
+    workers = system.processes["plugin"].children()
+    if workers:
+        os.kill(chance.choice(workers), signal.SIGKILL)
+
+
+def kill_and_restart(system: System, name: str, chance: random.Random) -> None:
+    system.kill(name)
+    time.sleep(chance.uniform(0, 1))
+    system.start(name)
+
+
+def test_random_kills_of_everything(tmp_path: Path) -> None:
+    chance = random.Random()
+    options = {"cpu": "64", "memory": "64Gi"}
+    with running(
+        tmp_path, submitters=2, workers=2, redis=True, pool={"resources": options}
+    ) as system:
+        crowd = Crowd(system, JOBS)
+        threads = crowd.start()
+        over = threading.Event()
+        victims = ["plugin", "worker", "submitter0", "submitter1", "nats", "redis"]
+
+        def kill() -> None:
+            while not over.wait(chance.uniform(*PAUSE_S)):
+                victim = chance.choice(victims)
+                if victim == "worker":
+                    kill_one_worker(system, chance)
+                else:
+                    kill_and_restart(system, victim, chance)
+
+        killer = threading.Thread(target=kill, daemon=True)
+        killer.start()
+        try:
+            crowd_created(crowd)
+        finally:
+            over.set()
+            killer.join(10)
+        crowd.finish(threads, 240)
+        crowd.check_logs()
+
+
+def crowd_created(crowd: Crowd) -> None:
+    """The kills go on until nearly all jobs have ended."""
+    end = time.monotonic() + 240
+    while sum(job.has_ended for job in crowd.jobs) < 0.95 * len(crowd.jobs):
+        assert time.monotonic() < end, crowd.system.logs()
+        time.sleep(0.2)
