@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -115,7 +116,7 @@ def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
     if container.kind == SIDECAR:
         needs |= {"sidecars", "restarts"}
     if container.working_dir:
-        lines.append(f"workdir={quote(container.working_dir)}")
+        lines.append(f"workdir={quote(posixpath.join('/', container.working_dir))}")
     if container.message_from_logs:
         needs.add("message_from_logs")
         lines.append("message=logs")

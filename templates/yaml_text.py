@@ -6,6 +6,7 @@ PyYAML follows YAML 1.1 to the letter; two of its surprises are switched off: da
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -49,13 +50,25 @@ for _first in "-+.0123456789":
 def load_documents(where: str, text: str) -> Iterator[Any]:
     """The documents of a file that are not empty, as JSON values; one line for every error."""
     try:
-        documents = list(yaml.load_all(text, Loader=_Loader))
+        documents = _json_documents(text) or list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PodRejected(where, f"is not YAML: {_reason(error)}") from None
     budget = [_MOST_VALUES]
     for document in documents:
         if document is not None:
             yield _plain(document, where, _DEEPEST, budget)
+
+
+def _json_documents(text: str) -> list[Any]:
+    """The documents of a file in JSON, none of another: YAML folds line breaks of Unicode."""
+    if not text.lstrip().startswith("{"):
+        return []
+    try:
+        documents = [json.loads(part) for part in re.split(r"^---$", text, flags=re.MULTILINE)]
+        json.dumps(documents, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, RecursionError):
+        return []
+    return documents
 
 
 def _reason(error: Exception) -> str:

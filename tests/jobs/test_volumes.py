@@ -142,6 +142,23 @@ def test_an_empty_dir_that_outgrows_its_size_limit_ends_the_pod(every_site: Site
     assert done.ends()["c0"] in (137, 143)
 
 
+def test_a_path_may_end_with_a_new_line(folder: Path) -> None:
+    shown = {"name": "work", "mountPath": "/mnt/place\n", "subPath": "part\n"}
+    script = 'echo x >"$1/x"; cd /mnt/work; for i in *; do echo "<$i>"; done'
+    whole = {"name": "work", "mountPath": "/mnt/work"}
+    done = Site("host", folder).run(
+        pod(sh(script, "/mnt/place\n", volumeMounts=[whole, shown]), volumes=[empty_dir("work")])
+    )
+    assert (done.code, done.log("c0")) == (0, "<part\n>\n")
+
+
+def test_a_working_directory_without_a_slash_is_below_the_root(folder: Path) -> None:
+    mount = {"name": "work", "mountPath": "-"}
+    container = sh("pwd", workingDir="-", volumeMounts=[mount])
+    done = Site("host", folder).run(pod(container, volumes=[empty_dir("work")]))
+    assert (done.code, done.log("c0")) == (0, "/-\n")
+
+
 def test_an_ephemeral_volume_lives_as_long_as_the_pod(site: Site) -> None:
     claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     volume = {"name": "own", "ephemeral": {"volumeClaimTemplate": {"spec": claim}}}

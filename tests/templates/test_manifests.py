@@ -99,6 +99,15 @@ def test_the_uid_depends_on_the_content_alone() -> None:
     assert read(POD.replace("train-0", f"train-0\n  uid: {given}")).uid == given
 
 
+def test_json_keeps_the_line_breaks_that_yaml_folds() -> None:
+    odd = "a\x85b\u2028c\u2029d"
+    container = {"name": "main", "image": "busybox", "args": [odd]}
+    pod = {"kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [container]}}
+    text = json.dumps(pod, ensure_ascii=False)
+    other = json.dumps({"kind": "ConfigMap", "metadata": {"name": "m"}, "data": {"k": odd}})
+    assert read_manifests([("p.json", f"{text}\n---\n{other}\n")]).containers[0].args == (odd,)
+
+
 def test_json_is_yaml() -> None:
     pod = {
         "kind": "Pod",
