@@ -39,7 +39,7 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
     @api.route("/getLogs", methods=["GET", "POST"])
     def get_logs() -> Response:
         with metrics.call("getLogs"):
-            log = service.logs.open(_body(), _is_there(request.environ))
+            log = service.logs.open(_body(), _is_there(service, request.environ))
             return Response(log, content_type=TEXT)
 
     @api.get("/healthz")
@@ -72,16 +72,21 @@ def refused(error: Refused) -> Response:
     return Response(f"{error}\n", error.status, content_type=TEXT)
 
 
-def _is_there(environ: dict[str, object]) -> Callable[[], bool]:
-    """Whether the client still reads: a follower that is gone says nothing while it is quiet."""
+def _is_there(service: Service, environ: dict[str, object]) -> Callable[[], bool]:
+    """Whether the client still reads: a follower that is gone says nothing while it is quiet.
+
+    When the plugin stops, its followers end; they follow again elsewhere.
+    """
     client = environ.get("gunicorn.socket")
     if not isinstance(client, socket.socket):
-        return lambda: True
+        return lambda: not service.is_stopping()
 
     def is_there() -> bool:
         try:
             ready = select.poll()
             ready.register(client, select.POLLIN)
+            if service.is_stopping():
+                return False
             return not ready.poll(0) or client.recv(1, socket.MSG_PEEK) != b""
         except OSError:
             return False

@@ -39,14 +39,19 @@ accesslog = None
 logconfig_dict = log_lines.configuration(_settings.logging.level, _settings.logging.format)
 
 if workers > 1:
-    share_metrics()
+    try:
+        share_metrics(_settings.state_directory)
+    except OSError as error:
+        raise SystemExit(f"plugin_server: state_directory: {error}") from None
 
 
 def post_worker_init(worker: Any) -> None:
     """Start the loop of this worker."""
     from plugin_server.app import service_of
 
-    service_of(worker.wsgi).start()
+    service = service_of(worker.wsgi)
+    service.is_stopping = lambda: not worker.alive
+    service.start()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:

@@ -14,7 +14,7 @@ from typing import Callable
 from plugin_server.bridge import Bridge, BridgeError
 from plugin_server.gateway import Gateway
 from plugin_server.states_table import StatesTable
-from templates.asking import LinkError
+from templates.asking import LinkError, NoResponders, NotConnected
 from templates.errors import WireError
 from templates.messages import Query, Refusal
 
@@ -72,6 +72,8 @@ class Lookups:
             return
         try:
             missing = self._bridge.call(self._ask(pool, tuple(wanted)), ANSWER_S + 1)
+        except (NoResponders, NotConnected):
+            self._forget(wanted)  # which took no time
         except (LinkError, WireError, BridgeError):
             state.not_before = self._clock() + PAUSE_S
             self._forget(wanted)

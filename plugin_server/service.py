@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Callable
 
 from plugin_server import asked as asking
 from plugin_server.bridge import Bridge, BridgeError
@@ -36,6 +36,7 @@ class Service:
     """The plugin, from ``start`` to ``stop``."""
 
     def __init__(self, settings: Settings) -> None:
+        self.is_stopping: Callable[[], bool] = lambda: False  # the worker says when it is
         self.bridge = Bridge()
         self.pools = Pools(settings.pool_timeout_s)
         self.table = StatesTable(settings.default_pool)

@@ -8,6 +8,7 @@ a field says what it means; docs/plugin-settings.md follows from it.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -168,10 +169,17 @@ def link_settings(nats: Nats) -> LinkSettings:
     )
 
 
-def share_metrics() -> None:
+def share_metrics(state_directory: str) -> None:
     """Let several workers count into one directory; before prometheus_client is imported."""
-    if not os.environ.get(METRICS_VARIABLE):
+    if os.environ.get(METRICS_VARIABLE):
+        return
+    if not state_directory:
         os.environ[METRICS_VARIABLE] = tempfile.mkdtemp(prefix="interlink-metrics-")
+        return
+    directory = FilePath(state_directory, "metrics")
+    shutil.rmtree(directory, ignore_errors=True)  # what a killed plugin left
+    directory.mkdir(mode=0o700, parents=True)
+    os.environ[METRICS_VARIABLE] = str(directory)
 
 
 def metrics_directory() -> str:

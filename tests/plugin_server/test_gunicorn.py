@@ -1,0 +1,132 @@
+"""The plugin's processes: threads, workers, settings, lines."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.nats_server import NatsServer
+from tests.plugin_server.conftest import until
+from tests.plugin_server.gunicorn import Gunicorn
+from tests.plugin_server.pods import create_request, job_of, pod, status
+from tests.plugin_server.site import Site
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_five_hundred_creates_that_wait_leave_status_and_ping_alone(
+    nats: NatsServer, site: Site, tmp_path: Path
+) -> None:
+    with Gunicorn(tmp_path, nats, create_timeout_s=8) as found:
+        until(lambda: b"resources" in found.call("GET", "/status", [])[1])
+        known = pod()
+        assert found.call("POST", "/create", create_request(known))[0] == 200
+        site.mute.add("create")
+        codes: list[int] = []
+
+        def create() -> None:
+            with contextlib.closing(found.connect()) as connection:
+                connection.request("POST", "/create", json.dumps(create_request(pod())))
+                codes.append(connection.getresponse().status)
+
+        threads = [threading.Thread(target=create) for _ in range(500)]
+        for thread in threads:
+            thread.start()
+        slowest = 0.0
+        while not codes:
+            began = time.monotonic()
+            assert found.call("GET", "/status", [])[0] == 200
+            assert len(json.loads(found.call("GET", "/status", [known])[1])) == 1
+            slowest = max(slowest, time.monotonic() - began)
+        for thread in threads:
+            thread.join()
+        assert codes == [504] * 500
+        assert slowest < 2
+
+
+def test_it_ends_when_told_to_and_leaves_nothing(nats: NatsServer, tmp_path: Path) -> None:
+    found = Gunicorn(tmp_path, nats, server={"workers": 2}, state_directory=str(tmp_path / "s"))
+    found.start()
+    workers = found.workers()
+    assert found.stop() == 0
+    assert [pid for pid in workers if Path(f"/proc/{pid}").exists()] == []
+    assert list((tmp_path / "s").iterdir()) == []
+
+
+# --- several workers ------------------------------------------------------------------------------
+
+
+def test_any_worker_answers_alike_and_they_count_together(
+    nats: NatsServer, site: Site, tmp_path: Path
+) -> None:
+    with Gunicorn(tmp_path, nats, server={"workers": 3}) as found:
+        raw = pod()
+        site.say(status(raw, "queued"))
+
+        def ask() -> int:
+            found.close()  # another connection, perhaps another worker
+            return len(json.loads(found.call("GET", "/status", [raw])[1]))
+
+        until(lambda: len(re.findall("jobs fetched", found.log())) == 3)
+        until(ask)
+        before = counted(found, "status")
+        for _ in range(30):
+            assert ask() == 1
+        assert counted(found, "status") == before + 30
+        os.kill(found.workers()[0], signal.SIGKILL)
+        until(lambda: len(found.workers()) == 3)
+        until(lambda: len(re.findall("jobs fetched", found.log())) == 4)
+        assert [ask() for _ in range(20)] == [1] * 20
+        assert counted(found, "status") > before
+
+
+def counted(found: Gunicorn, endpoint: str) -> int:
+    page = found.call("GET", "/metrics")[1].decode()
+    pattern = rf'^interlink_plugin_calls_total\{{endpoint="{endpoint}",outcome="ok"\}} (\S+)$'
+    numbers = re.findall(pattern, page, re.MULTILINE)
+    return int(sum(float(number) for number in numbers))
+
+
+def test_the_metrics_say_what_pods_there_are(nats: NatsServer, site: Site, tmp_path: Path) -> None:
+    with Gunicorn(tmp_path, nats) as found:
+        site.say(status(pod(), "queued"))
+        line = 'interlink_plugin_pods{phase="queued",pool="slurm-a"} 1.0'
+        until(lambda: line in found.call("GET", "/metrics")[1].decode())
+        page = found.call("GET", "/metrics")[1].decode()
+        assert "interlink_plugin_nats_connected 1.0" in page
+        assert 'interlink_plugin_pool_silent_seconds{pool="slurm-a"}' in page
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def test_json_lines_name_the_job_and_hold_no_secret(
+    nats: NatsServer, site: Site, tmp_path: Path
+) -> None:
+    raw = pod()
+    raw["spec"]["containers"][0]["env"] = [{"name": "TOKEN", "value": "s3cr3t-value"}]
+    logging = {"format": "json", "level": "debug"}
+    with Gunicorn(tmp_path, nats, logging=logging) as found:
+        until(lambda: b"resources" in found.call("GET", "/status", [])[1])
+        assert found.call("POST", "/create", create_request(raw))[0] == 200
+    lines = [json.loads(line) for line in found.log().splitlines()]
+    assert job_of(raw) in [line.get("job") for line in lines]
+    assert "s3cr3t-value" not in found.log()
+
+
+def test_a_wrong_setting_is_one_line(nats: NatsServer, tmp_path: Path) -> None:
+    found = Gunicorn(tmp_path, nats, create_timeout=5)
+    with pytest.raises(AssertionError):
+        found.start()
+    assert found.log().strip() == (
+        f"plugin_server: {tmp_path}/plugin.yaml: create_timeout: unknown key "
+        "(did you mean create_timeout_s?)"
+    )

@@ -1,0 +1,105 @@
+"""The plugin under a real gunicorn, spoken to as a real interLink did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from templates.build_config import BuildConfig, Claim, HostPath, Runtime, Volumes
+from tests.nats_server import NatsServer
+from tests.plugin_server.conftest import until
+from tests.plugin_server.gunicorn import Gunicorn
+from tests.plugin_server.pods import job_of, status
+from tests.plugin_server.site import Site
+
+RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
+FILES = sorted(RECORDINGS.glob("*/*.json"))
+CONFIG = BuildConfig(
+    runtime=Runtime(name="apptainer"),
+    volumes=Volumes(
+        host_paths=(HostPath("/data"),), claims={"data": Claim("/srv/$namespace/$claim")}
+    ),
+)
+POOLS = ("slurm-a", "pool-a")  # that the recorded pods name
+
+
+@pytest.fixture(scope="module")
+def sites(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[NatsServer, Site]]:
+    """A nats-server of their own: these pools are those of other tests, too."""
+    server = NatsServer(tmp_path_factory.mktemp("recorded")).start()
+    found = [Site(server.url, pool) for pool in POOLS]
+    for site in found:
+        site.config = CONFIG
+        site.start()
+    yield server, found[0]
+    for site in found:
+        site.stop()
+    server.stop()
+
+
+@pytest.fixture(scope="module")
+def gunicorn(
+    sites: tuple[NatsServer, Site], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Gunicorn]:
+    folder = tmp_path_factory.mktemp("plugin")
+    with Gunicorn(folder, sites[0], default_pool=POOLS[0]) as found:
+        until(lambda: b"resources" in found.call("GET", "/status", [])[1])
+        yield found
+    assert "Traceback" not in found.log()
+
+
+def recording(version: str, name: str) -> Any:
+    return json.loads((RECORDINGS / version / f"{name}.json").read_text())["body"]
+
+
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}-{path.stem}"
+
+
+# --- what interLink really sent -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_a_recorded_request_is_answered(gunicorn: Gunicorn, path: Path) -> None:
+    recorded = json.loads(path.read_text())
+    connection = gunicorn.connect()
+    headers = {k: v for k, v in recorded["headers"].items() if k != "Content-Length"}
+    connection.request(recorded["method"], recorded["path"], json.dumps(recorded["body"]), headers)
+    answer = connection.getresponse()
+    follows = recorded["path"] == "/getLogs" and recorded["body"]["Opts"]["Follow"]
+    body = "" if follows else answer.read().decode()
+    connection.close()
+    if recorded["path"] == "/getLogs":
+        assert answer.status in (200, 404), body  # 404: the pod of another day
+    elif recorded["path"] == "/create" and "ephemeral" in path.stem:
+        assert answer.status == 400, body  # what no batch site can give
+    else:
+        assert answer.status == 200, body
+    if answer.status != 200 and not follows:
+        assert body.count("\n") == 1
+    elif recorded["path"] == "/status":
+        assert type(json.loads(body)) is (dict if recorded["body"] == [] else list)
+
+
+@pytest.mark.parametrize("version", ["0.6.2", "0.5.2-pre2"])
+def test_a_recorded_pod_lives_from_create_to_delete(
+    gunicorn: Gunicorn, sites: tuple[NatsServer, Site], version: str
+) -> None:
+    create = recording(version, "create-plain")
+    # Another one of its kind: the recording itself may have been deleted by a test above.
+    texts = json.dumps([create, recording(version, "status-plain-running")])
+    uid = create["pod"]["metadata"]["uid"]
+    create, asked = json.loads(texts.replace(uid, uid[:-4] + "beef"))
+    raw = create["pod"]
+    code, answer = gunicorn.call("POST", "/create", create)
+    assert (code, json.loads(answer)["PodJID"]) == (200, job_of(raw))
+    site = sites[1]
+    site.say(status(raw, "queued", message="Priority"))
+    code, answer = gunicorn.call("GET", "/status", asked)
+    assert (code, json.loads(answer)[0]["UID"]) == (200, raw["metadata"]["uid"])
+    assert gunicorn.call("POST", "/delete", raw) == (200, b"deleted")
+    until(lambda: job_of(raw) in [delete.job for delete in site.deleted])
