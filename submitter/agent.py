@@ -6,8 +6,8 @@ Everything that comes in is checked here; what is refused is answered with the r
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from typing import Any, Callable
+from collections.abc import Awaitable, Mapping
+from typing import Any, Callable, Union
 
 from submitter import policy
 from submitter.announcer import Announcer
@@ -16,8 +16,9 @@ from submitter.intake import Intake
 from submitter.jobs import Keeper
 from submitter.journal import JOURNALED, Outcome, Tombstone
 from submitter.logs import LogServer
+from submitter.received import Refused, received
 from submitter.site import Site
-from templates import messages, subjects
+from templates import messages, subjects, wire
 from templates.errors import WireError, one_line
 from templates.job import Job
 from templates.link import Link, Request
@@ -27,11 +28,12 @@ from templates.messages import (
     GONE,
     MALFORMED,
     UNAVAILABLE,
-    Delete,
     Refusal,
 )
 
 logger = logging.getLogger(__name__)
+
+Work = Callable[[str, Mapping[str, Any]], Awaitable[Union[bytes, Mapping[str, Any]]]]
 
 DRAINING = Refusal(UNAVAILABLE, "the site's submitter is about to restart", True)
 
@@ -75,65 +77,60 @@ class Agent:
         await self.keeper.stop()
         await self.announcer.stop()
 
-    # --- create -------------------------------------------------------------------------------
+    # --- requests that change or tell something -------------------------------------------------
 
     async def _create(self, request: Request) -> None:
-        try:
-            answer = await self._created(request)
-        except (WireError, Forbidden) as error:
-            code = MALFORMED if isinstance(error, WireError) else FORBIDDEN
-            answer = messages.refusal(Refusal(code, one_line(str(error)), False))
-            logger.info("pool=%s job=%s: refused: %s", self.pool, _item(request), error)
-        await request.answer(self.pool, answer)
+        await self._answer(request, self._created)
 
-    async def _created(self, request: Request) -> Mapping[str, Any]:
+    async def _created(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.announcer.draining:
-            return messages.refusal(DRAINING)
-        job = messages.read_create(await request.message(self.pool))
-        if job.name != _item(request):
+            raise Refused(DRAINING)
+        job = messages.read_create(message)
+        if job.name != job_name:
             raise WireError("create.name", "is not that of the subject")
         if self._site.table.get(job.name) is None:  # a known job is not judged again
             policy.check(job, self._site.pool.policy)
             self._site.backend.check(job)
         outcome = await self._creates.put(job)
         if isinstance(outcome, Refusal):
-            logger.warning("pool=%s job=%s: refused: %s", self.pool, job.name, outcome.message)
-            return messages.refusal(outcome)
+            raise Refused(outcome)
         if outcome == JOURNALED:
             self.keeper.take(job)
         return {"state": outcome}
 
-    # --- delete -------------------------------------------------------------------------------
-
     async def _delete(self, request: Request) -> None:
-        try:
-            wish = messages.read_delete(await request.message(self.pool))
-            if wish.job != _item(request):
-                raise WireError("delete.name", "is not that of the subject")
-            answer = await self._deleted(wish)
-        except WireError as error:
-            answer = messages.refusal(Refusal(MALFORMED, str(error), False))
-        await request.answer(self.pool, answer)
+        await self._answer(request, self._deleted)
 
-    async def _deleted(self, wish: Delete) -> Mapping[str, Any]:
+    async def _deleted(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        wish = messages.read_delete(message)
+        if wish.job != job_name:
+            raise WireError("delete.name", "is not that of the subject")
         outcome = await self._deletes.put(wish)
         if isinstance(outcome, Refusal):
-            return messages.refusal(outcome)
+            raise Refused(outcome)
         known = self.keeper.bury(wish.job, Tombstone(0, wish.grace_period_s))
-        there = outcome or known
         logger.info("pool=%s job=%s: deleted", self.pool, wish.job)
-        return {"state": CANCELLING if there else GONE}
-
-    # --- the others ---------------------------------------------------------------------------
+        return {"state": CANCELLING if outcome or known else GONE}
 
     async def _query(self, request: Request) -> None:
+        await self._answer(request, self._queried)
+
+    async def _queried(self, _: str, message: Mapping[str, Any]) -> bytes:
+        return self.announcer.page(messages.read_query(message))
+
+    async def _answer(self, request: Request, work: Work) -> None:
+        """Answer with what the work returns, or with why it was refused."""
+        item = request.subject.rpartition(".")[2]
         try:
-            wanted = messages.read_query(await request.message(self.pool))
-        except WireError as error:
-            refused = Refusal(MALFORMED, str(error), False)
-            await request.answer(self.pool, messages.refusal(refused))
-            return
-        await request.answer_raw(self.pool, self.announcer.page(wanted))
+            answer = await work(item, await received(request, self.pool))
+        except (WireError, Forbidden, Refused) as error:
+            refusal = _refusal(error)
+            logger.info("pool=%s %s: refused: %s", self.pool, request.subject, refusal.message)
+            answer = messages.refusal(refusal)
+        raw = answer if isinstance(answer, bytes) else wire.encode(answer)
+        await request.answer_raw(self.pool, raw)
+
+    # --- the others ---------------------------------------------------------------------------
 
     async def _log(self, request: Request) -> None:
         await self._logs.serve(self.pool, request)
@@ -149,5 +146,8 @@ class Agent:
         self._on_shutdown()
 
 
-def _item(request: Request) -> str:
-    return request.subject.rpartition(".")[2]
+def _refusal(error: Union[WireError, Forbidden, Refused]) -> Refusal:
+    if isinstance(error, Refused):
+        return error.refusal
+    code = MALFORMED if isinstance(error, WireError) else FORBIDDEN
+    return Refusal(code, one_line(str(error)), False)

@@ -22,6 +22,7 @@ from submitter.log_files import (
     starts,
     tail_offset,
 )
+from submitter.received import Refused, received
 from submitter.site import Site
 from submitter.table import Entry
 from templates import messages, wire
@@ -67,8 +68,10 @@ class LogServer:
             return
         end: Union[LogEnd, Refusal]
         try:
-            wanted = messages.read_log_request(await request.message(pool))
+            wanted = messages.read_log_request(await received(request, pool))
             end = await self._window(wanted, request.reply)
+        except Refused as refused:
+            end = refused.refusal
         except WireError as error:
             end = Refusal(MALFORMED, str(error), False)
         except OSError as error:
@@ -100,7 +103,7 @@ class LogServer:
         end = time.monotonic() + min(wanted.wait_s, LONGEST_WAIT_S)
         while True:
             log = await self._find(entry, wanted)
-            if not wanted.follow or time.monotonic() >= end or _has_ended(entry):
+            if not wanted.follow or time.monotonic() >= end or entry.has_ended:
                 return log
             if log is not None:
                 size = await asyncio.to_thread(_size, log.path)
@@ -150,7 +153,7 @@ class LogServer:
 
     async def _without_log(self, entry: Entry, wanted: LogRequest, reply: str) -> LogEnd:
         """A container that has not been started; of a job that none was, say what it said."""
-        if not _has_ended(entry):
+        if not entry.has_ended:
             return LogEnd("", 0, not wanted.follow)
         directory = self._site.journal.of(entry.name)
         said = json.loads(entry.dump()).get("message", "")
@@ -209,10 +212,6 @@ def _size(path: str) -> int:
 
 
 # --- what the table says --------------------------------------------------------------------------
-
-
-def _has_ended(entry: Entry) -> bool:
-    return entry.final
 
 
 def _container(entry: Entry, name: str) -> Optional[dict[str, Any]]:

@@ -1,0 +1,177 @@
+"""What is believed of a batch system's words, and of its silence."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from submitter.backends.base import Sighting
+from submitter.ending import Ending
+from submitter.errors import BackendUnavailable
+from submitter.polling import Polling
+from submitter.scanner import load
+from submitter.site import Site
+from submitter.table import Entry
+from templates.messages import Delete
+from templates.states import ENDED, QUEUED, STARTED
+from tests.submitter.fakes import moody, site_of
+from tests.submitter.rig import job_of
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_of(tmp_path / "pool")
+
+
+@pytest.fixture
+def entry(site: Site) -> Entry:
+    """A job that was submitted."""
+    job = job_of()
+    site.journal.store([job])
+    site.journal.write(f"{site.journal.of(job.name)}/native", b"17")
+    return known(site, job.name)
+
+
+def known(site: Site, name: str) -> Entry:
+    found = load(site.journal, name)
+    assert found is not None
+    entry = site.table.add(found)
+    assert entry is not None
+    return entry
+
+
+def record(entry: Entry, stream: str, number: int, words: str) -> bytes:
+    return (
+        f"interlink1 job={entry.name} run=1795015701725 stream={stream} n={number}"
+        f" at=1795015702039 {words} ;\n"
+    ).encode()
+
+
+def write_records(site: Site, entry: Entry, *lines: bytes) -> None:
+    Path(site.journal.of(entry.name), "records").write_bytes(b"".join(lines))
+
+
+def test_states_are_taken_over(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(QUEUED, "Priority", "others come first")}
+    asyncio.run(Polling(site).step())
+    status = entry.status()
+    assert (status.phase, status.reason, status.message) == (
+        QUEUED,
+        "Priority",
+        "others come first",
+    )
+    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    asyncio.run(Polling(site).step())
+    assert (entry.status().phase, entry.status().message) == (STARTED, "")
+
+
+def test_no_answer_changes_nothing(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    polling = Polling(site)
+    asyncio.run(polling.step())
+    before = entry.dump()
+    moody(site).trouble = BackendUnavailable("down")
+    moody(site).lost_after_s = 0.001
+    for _ in range(5):
+        with pytest.raises(BackendUnavailable):
+            asyncio.run(polling.step())
+    assert entry.dump() == before
+    assert entry.missing_s == 0
+
+
+def test_a_missing_job_is_lost_only_after_a_while_of_answers(site: Site, entry: Entry) -> None:
+    moody(site).lost_after_s = 0.2
+    polling = Polling(site)
+
+    async def ask() -> int:
+        asked = 0
+        while not entry.has_ended:
+            await polling.step()
+            asked += 1
+            await asyncio.sleep(0.05)
+        return asked
+
+    assert asyncio.run(ask()) >= 3
+    status = entry.status()
+    assert (status.phase, status.exit_code) == (ENDED, 1)
+    assert "vanished from the batch system at 20" in status.message
+    end = status.containers[0].state.end
+    assert end is not None
+    assert end.exit_code == 1
+
+
+def test_a_job_that_shows_up_again_was_never_lost(site: Site, entry: Entry) -> None:
+    polling = Polling(site)
+    asyncio.run(polling.step())
+    asyncio.run(polling.step())
+    assert entry.missing_s > 0
+    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    asyncio.run(polling.step())
+    assert entry.missing_s == 0
+
+
+def test_late_records_count_more_than_the_batch_system(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="TIMEOUT", exit_code=1)}
+    write_records(
+        site,
+        entry,
+        record(entry, "job", 1, "state=started node=n1"),
+        record(entry, "c.main", 1, "kind=main state=terminated exit=3 reason=Error restarts=0"),
+        record(entry, "job", 2, "state=finished exit=3 message="),
+    )
+    asyncio.run(Polling(site).step())
+    assert (entry.status().phase, entry.status().exit_code) == (ENDED, 3)
+
+
+def test_an_end_without_a_record_is_a_failure_even_with_exit_code_0(
+    site: Site, entry: Entry
+) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED", exit_code=0)}
+    asyncio.run(Polling(site).step())
+    status = entry.status()
+    assert (status.phase, status.exit_code) == (ENDED, 1)
+    assert "COMPLETED" in status.message
+
+
+def test_time_is_given_for_the_last_records(site: Site, entry: Entry) -> None:
+    moody(site).settle_s = 60.0
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED")}
+    polling = Polling(site)
+    asyncio.run(polling.step())
+    assert not entry.has_ended
+    assert polling.pause() <= 1
+
+
+def test_a_requeued_job_waits_again(site: Site, entry: Entry) -> None:
+    write_records(site, entry, record(entry, "job", 1, "state=started node=n1"))
+    entry.hear(load(site.journal, entry.name).records)  # type: ignore[union-attr]
+    assert entry.status().phase == STARTED
+    moody(site).sightings = {entry.name: Sighting(QUEUED, requeued=True)}
+    asyncio.run(Polling(site).step())
+    assert entry.status().phase == QUEUED
+
+
+def test_an_end_is_told_the_same_way_after_a_restart(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", exit_code=9)}
+    asyncio.run(Polling(site).step())
+    asyncio.run(Ending(site).step())
+    assert entry.final
+    assert entry.cleaned
+    assert not Path(site.journal.of(entry.name), "secret").exists()
+    other = site_of(Path(site.journal.directory))
+    again = known(other, entry.name)
+    assert again.final
+    assert again.dump() == entry.dump()
+    assert again.native == "17"
+
+
+def test_a_deleted_job_that_ends_without_a_word_was_deleted(site: Site, entry: Entry) -> None:
+    site.journal.bury([Delete(entry.name, None)])
+    stone = site.journal.tombstone(entry.name)
+    assert stone is not None
+    site.table.bury(entry, stone)
+    moody(site).sightings = {entry.name: Sighting(ENDED, exit_code=1)}
+    asyncio.run(Polling(site).step())
+    assert (entry.status().exit_code, entry.status().message) == (143, "the pod was deleted")

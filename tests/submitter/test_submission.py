@@ -1,0 +1,119 @@
+"""Handing over jobs, with batch systems that crash, lie and hesitate: never twice."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from submitter import submission
+from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
+from submitter.site import Site
+from submitter.submission import Attempt, Submission
+from templates.job import Job
+from templates.messages import Delete
+from tests.submitter.fakes import moody, site_of
+from tests.submitter.rig import job_of
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_of(tmp_path / "pool")
+
+
+@pytest.fixture
+def job(site: Site) -> Job:
+    made = job_of()
+    site.journal.store([made])
+    return made
+
+
+def attempt(site: Site, job: Job) -> Attempt:
+    return Submission(site.journal, site.backend).attempt(job)
+
+
+def test_a_job_is_submitted_once(site: Site, job: Job) -> None:
+    first, second = attempt(site, job), attempt(site, job)
+    assert first == second == Attempt(job.name, submission.SUBMITTED, native="native-1")
+    assert moody(site).taken == [job.name]
+
+
+def test_a_job_that_was_taken_without_an_answer_is_adopted(site: Site, job: Job) -> None:
+    moody(site).after_submit = SubmitUnclear("timed out")
+    assert attempt(site, job).outcome == submission.UNCLEAR
+    assert attempt(site, job) == Attempt(job.name, submission.SUBMITTED, native="found")
+    assert moody(site).taken == [job.name]
+
+
+def test_a_crash_after_the_batch_system_took_it(site: Site, job: Job) -> None:
+    moody(site).after_submit = KeyboardInterrupt()  # type: ignore[assignment]
+    with pytest.raises(KeyboardInterrupt):
+        attempt(site, job)
+    assert attempt(site, job).native == "found"
+    assert moody(site).taken == [job.name]
+
+
+def test_in_doubt_nothing_is_submitted_until_the_batch_system_answers(site: Site, job: Job) -> None:
+    moody(site).after_submit = SubmitUnclear("timed out")
+    moody(site).trouble = BackendUnavailable("down")
+    for _ in range(3):
+        assert attempt(site, job).outcome == submission.UNCLEAR
+    moody(site).trouble = None
+    assert attempt(site, job).native == "found"
+    assert moody(site).taken == [job.name]
+
+
+def test_what_cannot_be_seen_yet_is_waited_for(site: Site, job: Job) -> None:
+    moody(site).after_submit = SubmitUnclear("timed out")
+    moody(site).visible, moody(site).visible_after_s = False, 60.0
+    attempt(site, job)
+    assert attempt(site, job).outcome == submission.DOUBTFUL
+    moody(site).visible = True
+    assert attempt(site, job).native == "found"
+    assert moody(site).taken == [job.name]
+
+
+def test_what_was_certainly_not_taken_is_submitted_again(site: Site, job: Job) -> None:
+    moody(site).before_submit = SubmitUnclear("timed out")
+    assert attempt(site, job).outcome == submission.UNCLEAR
+    moody(site).before_submit = None
+    assert attempt(site, job).native == "native-1"
+
+
+def test_no_room_leaves_no_doubt(site: Site, job: Job) -> None:
+    moody(site).before_submit = NoRoom("full")
+    assert attempt(site, job) == Attempt(job.name, submission.WAITS, "full")
+    moody(site).before_submit, moody(site).trouble = None, BackendUnavailable("down")
+    assert attempt(site, job).outcome == submission.SUBMITTED  # without asking
+
+
+def test_a_refusal_is_told(site: Site, job: Job) -> None:
+    moody(site).before_submit = SubmitRefused("no such partition")
+    assert attempt(site, job) == Attempt(job.name, submission.REFUSED, "no such partition")
+
+
+def test_a_deleted_job_is_not_submitted(site: Site, job: Job) -> None:
+    site.journal.bury([Delete(job.name, None)])
+    assert attempt(site, job).outcome == submission.DELETED
+    assert moody(site).taken == []
+
+
+def test_a_job_that_another_submitter_has_is_left_alone(site: Site, job: Job) -> None:
+    with site.journal.lock(job.name):
+        assert attempt(site, job).outcome == submission.BUSY
+    assert moody(site).taken == []
+
+
+def test_a_directory_that_is_gone(site: Site, job: Job) -> None:
+    shutil.rmtree(site.journal.of(job.name))
+    assert attempt(site, job).outcome == submission.MISSING
+    assert not Path(site.journal.of(job.name)).exists()
+
+
+def test_the_order_is_kept_when_there_is_no_room(site: Site) -> None:
+    jobs = [job_of() for _ in range(3)]
+    site.journal.store(jobs)
+    moody(site).before_submit = NoRoom("full")
+    made = Submission(site.journal, site.backend).attempts(jobs)
+    assert [one.name for one in made] == [jobs[0].name]
