@@ -16,8 +16,9 @@ from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from templates import settings_keys
-from templates.errors import ConfigError, one_line
+from templates.errors import ConfigError, PodRejected, one_line
 from templates.link_settings import LinkSettings
+from templates.names import check_token
 from templates.settings_keys import Key
 from templates.settings_rules import kind_of
 from templates.settings_schema import Form
@@ -238,6 +239,10 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "nats.password_file", "needs a user"
     if not settings.listen.startswith(("http://", "unix:///")):
         yield "listen", "must be http://address:port or unix:///path"
+    try:
+        check_token("default_pool", settings.default_pool or "none")
+    except PodRejected as error:
+        yield "default_pool", error.what
     if settings.create_timeout_s > 110:
         yield "create_timeout_s", "must be at most 110: interLink gives up after 120 s"
     if settings.redis.url and not settings.redis.url.startswith(
