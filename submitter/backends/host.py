@@ -59,7 +59,7 @@ exec bash "$1/job.sh" "$1" "$2"
 BEGIN_TIMEOUT_S = 10.0
 LINGER_S = 10.0
 PODS = 110
-UNITS = {"cpu": "cpus", "memory": "bytes of memory", "pods": "pods"}
+UNITS = {"cpu": ("cpus", 1000), "memory": ("GiB of memory", 2**30)}
 
 
 class Host(Backend):
@@ -156,7 +156,8 @@ class Host(Backend):
         for name, wanted in _wanted(job).items():
             free = self._limits.get(name, 0) - used.get(name, 0)
             if wanted > free:
-                raise NoRoom(f"waits for {_say(name, wanted)}: {max(free, 0)} are free now")
+                words = f"waits for {_say(name, wanted)}: {_say(name, max(free, 0))} are free now"
+                raise NoRoom(words)
 
     def _read_entry(self, name: str) -> dict[str, int]:
         try:
@@ -271,8 +272,8 @@ def _wanted(job: Job) -> dict[str, int]:
 
 
 def _say(name: str, amount: int) -> str:
-    number = f"{amount / 1000:g}" if name == "cpu" else str(amount)
-    return f"{number} {UNITS.get(name, name)}"
+    unit, size = UNITS.get(name, (name, 1))
+    return f"{amount / size:.4g} {unit}"
 
 
 def _unlink(path: str) -> None:

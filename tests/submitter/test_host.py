@@ -1,0 +1,221 @@
+"""The host backend by itself: starting exactly once, room, and what belongs to a job."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Callable
+
+import pytest
+
+from submitter import backends
+from submitter.backends.base import Backend, Ticket
+from submitter.backends.host import Host
+from submitter.backends.processes import Identity, boot_id, parse_identity, stat_of
+from submitter.errors import Forbidden, NoRoom, SubmitUnclear
+from submitter.journal import Journal
+from submitter.settings import Pool
+from templates.errors import ConfigError
+from templates.job import Job
+from templates.states import ENDED, STARTED
+from tests.processes import kill_left
+from tests.submitter.rig import REPO, eventually, job_of
+
+
+class Machine:
+    """A pool of this machine, without NATS."""
+
+    def __init__(self, folder: Path, **options: str) -> None:
+        self.pool = Pool(name="site", directory=str(folder), options=options)
+        self.journal = Journal(str(folder))
+        self.journal.prepare()
+        self.host = Host(self.pool)
+
+    def journaled(self, script: str = "exit 0", **more: object) -> Job:
+        job = job_of(script, **more)  # type: ignore[arg-type]
+        self.journal.store([job])
+        return job
+
+    def start(self, job: Job) -> Ticket:
+        directory = self.journal.of(job.name)
+        return Ticket(job.name, self.host.submit(job, directory), directory)
+
+    def ends(self, ticket: Ticket) -> bool:
+        return self.host.poll([ticket])[ticket.name].phase == ENDED
+
+
+@pytest.fixture
+def machines(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
+    """Makes machines that share a pool; at the end, nothing runs and nobody is left unasked."""
+    made: list[Machine] = []
+
+    def make(**options: str) -> Machine:
+        made.append(Machine(tmp_path / "pool", **options))
+        return made[-1]
+
+    yield make
+    kill_left(tmp_path)
+    for one in made:
+        eventually(lambda host=one.host: host.poll([]) == {} and not host._children)
+
+
+@pytest.fixture
+def machine(machines: Callable[..., Machine]) -> Machine:
+    return machines(pods="2", cpu="2", memory="4Gi")
+
+
+def test_a_job_is_started_detached_and_seen(machine: Machine, tmp_path: Path) -> None:
+    ticket = machine.start(machine.journaled("sleep 1000"))
+    process = parse_identity(ticket.native)
+    assert process is not None
+    assert os.getsid(process.pid) == process.pid
+    assert machine.host.poll([ticket])[ticket.name].phase == STARTED
+    assert machine.host.find([ticket.name, "other"]) == {ticket.name: ticket.native}
+    machine.host.cancel([ticket], kill=True)
+    eventually(lambda: machine.ends(ticket))
+    eventually(lambda: machine.host.clean([ticket]) == {ticket.name})
+    assert os.listdir(tmp_path / "pool/running") == []
+    assert machine.host.find([ticket.name]) == {ticket.name: ticket.native}  # it was started once
+
+
+def test_a_second_start_is_impossible(machine: Machine, tmp_path: Path) -> None:
+    job = machine.journaled(f"echo ran >>{tmp_path}/ran")
+    ticket = machine.start(job)
+    with pytest.raises(SubmitUnclear):
+        machine.start(job)
+    eventually(lambda: machine.ends(ticket))
+    eventually(lambda: machine.host.clean([ticket]))
+    again = machine.start(job)  # as if everything but the directory were forgotten
+    eventually(lambda: machine.ends(again))
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert machine.host.find([job.name]) == {job.name: ticket.native}
+
+
+def test_room_is_shared_and_comes_back(machine: Machine, machines: Callable[..., Machine]) -> None:
+    other = machines(**machine.pool.options).host
+    first = machine.start(machine.journaled("sleep 1000", resources={"requests": {"cpu": "1500m"}}))
+    small = machine.journaled("sleep 1000", resources={"requests": {"cpu": "500m"}})
+    large = machine.journaled("sleep 1000", resources={"requests": {"cpu": "1"}})
+    with pytest.raises(NoRoom, match=r"waits for 1 cpus: 0\.5 cpus are free now"):
+        other.submit(large, machine.journal.of(large.name))
+    second = machine.start(small)
+    third = machine.journaled()
+    with pytest.raises(NoRoom, match="waits for 1 pods: 0 pods are free now"):
+        other.submit(third, machine.journal.of(third.name))
+    other.cancel([first, second], kill=True)
+    eventually(lambda: other.clean([first, second]) == {first.name, second.name})
+    other.submit(large, machine.journal.of(large.name))
+
+
+def test_memory_and_gpus_count_too(tmp_path: Path) -> None:
+    machine = Machine(tmp_path / "pool", memory="1Gi")
+    with pytest.raises(Forbidden, match="asks for 2 GiB of memory"):
+        machine.host.check(job_of(resources={"limits": {"memory": "2Gi"}}))
+    with pytest.raises(Forbidden, match="gpu"):
+        machine.host.check(job_of(resources={"limits": {"nvidia.com/gpu": "1"}}))
+    machine.host.check(job_of(resources={"limits": {"memory": "1Gi"}}))
+
+
+START = """
+import sys
+from submitter.backends.host import Host
+from submitter.journal import Journal
+from submitter.settings import Pool
+from submitter.scanner import load
+directory, name = sys.argv[1:]
+job = load(Journal(directory), name).job
+Host(Pool(name="site", directory=directory, options={"pods": "99", "cpu": "99"})).submit(
+    job, f"{directory}/jobs/{name}"
+)
+"""
+
+
+def test_killed_while_it_starts_jobs_a_start_is_told_for_certain(
+    machines: Callable[..., Machine], tmp_path: Path
+) -> None:
+    """Whenever the kill comes: what is found has run once, what is not found can be started."""
+    folders, machine = [], machines(pods="99", cpu="99")
+    for step in range(12):
+        folder = tmp_path / f"out-{step}"
+        folder.mkdir()
+        job = machine.journaled(f"echo ran >>{folder}/ran")
+        folders.append(folder)
+        command = [sys.executable, "-c", START, machine.pool.directory, job.name]
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        child = subprocess.Popen(command, env=environment)
+        entry = tmp_path / "pool/running" / job.name
+        if step % 4:
+            eventually(lambda: entry.exists() or child.poll() is not None)  # noqa: B023
+            time.sleep(0.004 * (step % 4 - 1))
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        found = machine.host.find([job.name])
+        if not found:
+            assert not entry.exists()
+            machine.start(job)
+    for folder in folders:
+        eventually((folder / "ran").exists)
+    for folder in folders:
+        assert (folder / "ran").read_text() == "ran\n"
+
+
+def test_a_job_that_could_not_write_down_its_start(machine: Machine, tmp_path: Path) -> None:
+    job = machine.journaled()
+    (tmp_path / "pool/jobs" / job.name / "begun").touch()  # killed between two steps
+    found = machine.host.find([job.name])
+    ticket = Ticket(job.name, found[job.name], machine.journal.of(job.name))
+    sighting = machine.host.poll([ticket])[job.name]
+    assert (sighting.phase, sighting.message) == (ENDED, "it was killed while it began")
+    assert machine.host.clean([ticket]) == {job.name}
+
+
+def test_a_restarted_machine_ends_its_jobs(machine: Machine) -> None:
+    ticket = Ticket("job", f"{os.getpid()}.1.another-boot", "/nowhere")
+    assert machine.host.poll([ticket])["job"].message == "the machine was restarted"
+    machine.host.cancel([ticket], kill=False)
+    machine.host.cancel([ticket], kill=True)  # and we are still here
+
+
+def test_a_number_that_has_a_new_owner_is_left_alone(machine: Machine) -> None:
+    stat = stat_of(os.getpid())
+    assert stat is not None
+    stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
+    other = Identity(stranger.pid, stat.start, boot_id())
+    ticket = Ticket("job", str(other), "/nowhere")
+    machine.host.cancel([ticket], kill=False)
+    machine.host.cancel([ticket], kill=True)
+    assert machine.ends(ticket)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+def test_what_a_pool_offers(tmp_path: Path) -> None:
+    pool = Pool(
+        name="site",
+        directory=str(tmp_path),
+        options={"cpu": 3, "pods": "7"},
+        resources={"memory": "2Gi", "nvidia.com/gpu": "1"},
+    )
+    offer = Host(pool).capacity()
+    assert offer == {"cpu": "3", "memory": "2Gi", "pods": "7", "nvidia.com/gpu": "1"}
+    own = Host(Pool(name="site", directory=str(tmp_path))).capacity()
+    assert int(own["cpu"]) == len(os.sched_getaffinity(0))
+
+
+def test_backends_by_name(tmp_path: Path) -> None:
+    made = backends.make(Pool(name="site", directory=str(tmp_path)))
+    assert isinstance(made, Host)
+    assert isinstance(made, Backend)
+    with pytest.raises(ConfigError, match="host"):
+        backends.make(Pool(name="site", directory=str(tmp_path), backend="pbs"))
+
+
+@pytest.mark.parametrize("text", ["", "1", "1.2", "a.b.c", "1 x boot"])
+def test_identities_of_others(text: str) -> None:
+    assert parse_identity(text) is None
