@@ -10,10 +10,11 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from typing import Callable, Optional
 
 from plugin_server.gateway import Gateway
-from plugin_server.intents import Intent, IntentFiles
+from plugin_server.intents import Intent, IntentKeeper
 from templates import messages
 from templates.asking import LinkError
 from templates.errors import PodRejected, WireError
@@ -35,12 +36,12 @@ class Deletions:
     def __init__(
         self,
         gateway: Gateway,
-        files: IntentFiles,
+        keepers: Sequence[IntentKeeper],
         soon: Callable[[Callable[[], object]], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gateway = gateway
-        self._files = files
+        self._keepers = keepers
         self._soon = soon
         self._clock = clock
         self._deleted: dict[str, float] = {}  # uid -> when; in the order of time
@@ -54,7 +55,8 @@ class Deletions:
     def add(self, pool: str, job: str, grace_period_s: Optional[int]) -> None:
         """Promise that a job ends, and is never begun if it has not been."""
         intent = Intent(pool, job, grace_period_s)
-        self._files.add(intent)
+        for keeper in self._keepers:
+            keeper.add(intent)
         self._take(intent)
         self._soon(lambda: self._go(pool))
 
@@ -89,10 +91,11 @@ class Deletions:
 
     # --- in the loop's thread -------------------------------------------------------------------
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """Go on with what was not confirmed when the plugin last ran."""
-        for intent in self._files.load():
-            self._take(intent)
+        for keeper in self._keepers:
+            for intent in await asyncio.to_thread(keeper.load):
+                self._take(intent)
         for pool in list(self._waiting):
             self._go(pool)
 
@@ -157,5 +160,6 @@ class Deletions:
             )
         with self._lock:
             self._waiting.get(intent.pool, {}).pop(intent.job, None)
-        self._files.remove(intent.job)
+        for keeper in self._keepers:
+            await asyncio.to_thread(keeper.remove, intent.job)
         return True

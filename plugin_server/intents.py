@@ -8,7 +8,7 @@ import os
 import tempfile
 import threading
 from pathlib import Path
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Protocol
 
 from templates.errors import PodRejected
 from templates.fields import LARGEST
@@ -25,6 +25,19 @@ class Intent(NamedTuple):
     pool: str
     job: str
     grace_period_s: Optional[int]  # None: the job's own
+
+
+class IntentKeeper(Protocol):
+    """Where deletions are kept beside this process's memory."""
+
+    def add(self, intent: Intent) -> None:
+        """Keep one."""
+
+    def remove(self, job: str) -> None:
+        """Forget one."""
+
+    def load(self) -> list[Intent]:
+        """All that are kept."""
 
 
 class IntentFiles:
@@ -85,14 +98,23 @@ class IntentFiles:
 
 def _read(path: Path) -> Optional[Intent]:
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        return read_intent(path.read_bytes(), str(path))
+    except FileNotFoundError:
+        return None  # another worker was quicker
+    except OSError as error:
+        logger.warning("%s: %s", path, error.strerror)
+        return None
+
+
+def read_intent(content: bytes, where: str) -> Optional[Intent]:
+    """The deletion in some bytes; None, and a line in the log, when there is none."""
+    try:
+        raw = json.loads(content)
         job, grace = raw["job"], raw["grace_period_s"]
         uid_of(job)
         if grace is not None and (type(grace) is not int or not 0 <= grace <= LARGEST):
             raise ValueError("grace_period_s")
         return Intent(check_token("pool", raw["pool"]), job, grace)
-    except FileNotFoundError:
-        return None  # another worker was quicker
-    except (OSError, ValueError, KeyError, TypeError, PodRejected) as error:
-        logger.warning("%s: is not a deletion: %s", path, error)
+    except (ValueError, KeyError, TypeError, PodRejected, RecursionError) as error:
+        logger.warning("%s: is not a deletion: %s", where, error)
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from plugin_server import asked as asking
 from plugin_server.bridge import Bridge, BridgeError
 from plugin_server.creating import Creates, CreateSettings
 from plugin_server.deleting import Deletions
 from plugin_server.gateway import Gateway
-from plugin_server.intents import IntentFiles
+from plugin_server.intents import IntentFiles, IntentKeeper
 from plugin_server.logs import Logs
 from plugin_server.lookups import Lookups
 from plugin_server.pools import Pools
@@ -23,6 +23,9 @@ from plugin_server.unknown_pods import UnknownPods, UnknownSettings
 from templates.names import job_name
 from templates.publications import Config, Resources
 from templates.publications import Statuses as Published
+
+if TYPE_CHECKING:
+    from plugin_server.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +51,10 @@ class Service:
             self._hear_statuses,
         )
         self.snapshots = Snapshots(self.gateway, self.table, self.pools)
-        files = IntentFiles(settings.state_directory)
-        self.deletions = Deletions(self.gateway, files, self.bridge.soon)
+        self._store = _store(settings, self.pools, self.table)
+        files: IntentKeeper = IntentFiles(settings.state_directory)
+        keepers = [files] if self._store is None else [files, self._store]
+        self.deletions = Deletions(self.gateway, keepers, self.bridge.soon)
         self.lookups = Lookups(self.bridge, self.gateway, self.table)
         unknown = UnknownPods(
             UnknownSettings(settings.default_pool, settings.lost_after_s),
@@ -78,12 +83,14 @@ class Service:
 
     def start(self) -> None:
         """Start the thread with the loop, and begin to connect."""
+        if self._store is not None:
+            self._store.start()
         self.bridge.start()
         self.bridge.call(self._start(), START_S)
 
     async def _start(self) -> None:
         await self.gateway.start()
-        self.deletions.resume()
+        await self.deletions.resume()
 
     def stop(self) -> None:
         """Close the connection and end the thread."""
@@ -92,6 +99,8 @@ class Service:
         except BridgeError as error:
             logger.warning("the connection could not be closed: %s", error)
         self.bridge.stop()
+        if self._store is not None:
+            self._store.stop()
 
     def is_alive(self) -> bool:
         """Whether the loop answers, and the connection has not died without a word."""
@@ -136,3 +145,12 @@ class Service:
             logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
             return
         self.deletions.add(pool, job, asking.grace_period(raw))
+
+
+def _store(settings: Settings, pools: Pools, table: StatesTable) -> Optional[Store]:
+    """The store, if there is to be one; its client library takes memory."""
+    if not settings.redis.url:
+        return None
+    from plugin_server.store import Store
+
+    return Store(settings.redis, pools, table)

@@ -39,6 +39,7 @@ class StatesTable:
         self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
         self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
         self._changes: dict[str, str] = {}  # uid -> pool, since they were last taken
+        self.tracks_changes = False  # whether somebody takes them
         self._lock = threading.Lock()
 
     # --- writing ------------------------------------------------------------------------------
@@ -55,7 +56,8 @@ class StatesTable:
                 known.heard = now
                 return False
             jobs[status.uid] = Entry(sys.intern(pool), _compact(status), now)
-            self._changes[status.uid] = pool
+            if self.tracks_changes:
+                self._changes[status.uid] = pool
             return True
 
     def enter(self, pool: str, status: JobStatus) -> None:
@@ -75,7 +77,7 @@ class StatesTable:
         with self._lock:
             jobs = self._pools.get(pool, {})
             for uid in uids:
-                if jobs.pop(uid, None) is not None:
+                if jobs.pop(uid, None) is not None and self.tracks_changes:
                     self._changes[uid] = pool
                 self._homes.pop(uid, None)
 

@@ -90,6 +90,7 @@ def test_what_was_remembered_gives_way_to_what_is_heard() -> None:
 
 def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
     table = StatesTable()
+    table.tracks_changes = True
     table.put("a", job())
     table.put("a", status(pod(), "queued"))
     assert table.phases() == {("a", "started"): 1, ("a", "queued"): 1}

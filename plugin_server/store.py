@@ -1,0 +1,194 @@
+"""What a restarted plugin may know a moment sooner: the last configurations and states, in Redis.
+
+JSON only, in the forms in which submitters publish them, and read with the same distrust. Nothing
+is wrong without it, when it dies, or when it comes back empty: whatever a site says wins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from redis import Redis
+from redis.exceptions import RedisError
+
+from plugin_server.intents import Intent, read_intent
+from plugin_server.pools import Pools
+from plugin_server.settings import Redis as RedisSettings
+from plugin_server.states_table import StatesTable
+from templates import publications, wire
+from templates.errors import ConfigError, InterlinkNatsError, one_line
+from templates.names import check_token
+
+logger = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 2.0
+ANSWER_S = 2.0
+AT_ONCE = 500  # states in one message
+
+
+class Store:
+    """Loads once, then saves what has changed every few seconds, in a thread of its own."""
+
+    def __init__(self, settings: RedisSettings, pools: Pools, table: StatesTable) -> None:
+        self._settings = settings
+        self._pools = pools
+        self._table = table
+        self._saved_configs: dict[str, str] = {}  # pool -> digest
+        self._pending: dict[str, str] = {}  # uid -> pool, changed and not saved yet
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep_saving, name="redis", daemon=True)
+        self._works = True
+        table.tracks_changes = True
+
+    def start(self) -> None:
+        """Load what there is, and begin to save."""
+        with self._tried(), self._connect() as redis:
+            logger.info("redis: %d jobs remembered", self._load(redis))
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after a last attempt to save."""
+        self._stopping.set()
+        self._thread.join(3 * ANSWER_S)
+
+    # --- loading --------------------------------------------------------------------------------
+
+    def _load(self, redis: Redis) -> int:
+        loaded = 0
+        for pool, raw in self._entries(redis, "configs"):
+            try:
+                self._pools.remember_config(publications.read_config(wire.decode(raw), pool))
+                check_token("pool", pool)
+            except InterlinkNatsError as error:
+                logger.warning("redis: the configuration of %s is not one: %s", pool, error)
+                continue
+            for _, state in self._entries(redis, f"states:{pool}"):
+                loaded += self._load_state(pool, state)
+        return loaded
+
+    def _load_state(self, pool: str, raw: bytes) -> bool:
+        try:
+            message = json.loads(raw)
+            if type(message) is not dict:
+                return False
+            self._table.remember(pool, publications.read_status(message))
+        except (ValueError, RecursionError, InterlinkNatsError):
+            return False
+        return True
+
+    def _entries(self, redis: Redis, name: str) -> Iterator[tuple[str, bytes]]:
+        found: Any = redis.hscan_iter(self._key(name), count=AT_ONCE)
+        for key, value in found:
+            yield key.decode(errors="replace"), value
+
+    # --- deletions ------------------------------------------------------------------------------
+
+    def add(self, intent: Intent) -> None:
+        """Write a deletion down; when Redis is away, memory and file have to do."""
+        if self._works:
+            with self._tried(), self._connect() as redis:
+                redis.hset(self._key("deletes"), intent.job, json.dumps(intent._asdict()))
+
+    def remove(self, job: str) -> None:
+        """Its site has confirmed it."""
+        if self._works:
+            with self._tried(), self._connect() as redis:
+                redis.hdel(self._key("deletes"), job)
+
+    def load(self) -> list[Intent]:
+        """Those that were not confirmed."""
+        found: list[Intent] = []
+        with self._tried(), self._connect() as redis:
+            for _, raw in self._entries(redis, "deletes"):
+                intent = read_intent(raw, "redis")
+                if intent is not None:
+                    found.append(intent)
+        return found
+
+    @contextlib.contextmanager
+    def _tried(self) -> Iterator[None]:
+        try:
+            yield
+        except (RedisError, OSError, ConfigError) as error:
+            self._complain(error)
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    def _keep_saving(self) -> None:
+        while not self._stopping.wait(SAVE_EVERY_S):
+            self._try_to_save()
+        self._try_to_save()
+
+    def _try_to_save(self) -> None:
+        self._pending.update(self._table.take_changes())
+        configs = {
+            pool: known.config
+            for pool, known in self._pools.known().items()
+            if known.config and self._saved_configs.get(pool) != known.config.digest
+        }
+        if not self._pending and not configs:
+            return
+        try:
+            with self._connect() as redis:
+                for pool, config in configs.items():
+                    raw = wire.encode(publications.config(pool, config.build), compress=False)
+                    redis.hset(self._key("configs"), pool, raw)
+                    self._saved_configs[pool] = config.digest
+                self._save_states(redis)
+        except (RedisError, OSError, ConfigError) as error:
+            self._complain(error)
+            return
+        if not self._works:
+            logger.info("redis: works again")
+            self._works = True
+
+    def _save_states(self, redis: Redis) -> None:
+        while self._pending:
+            some = dict(list(self._pending.items())[:AT_ONCE])
+            pipeline = redis.pipeline(transaction=False)
+            for uid, pool in some.items():
+                entry = self._table.find(uid, pool)
+                key = self._key(f"states:{pool}")
+                if entry is None:
+                    pipeline.hdel(key, uid)
+                else:
+                    pipeline.hset(key, uid, publications.dump_status(entry.status))
+            pipeline.execute()
+            for uid in some:
+                del self._pending[uid]
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def _connect(self) -> Redis:
+        password = None
+        if self._settings.password_file:
+            password = _secret(self._settings.password_file)
+        return Redis.from_url(
+            self._settings.url,
+            password=password,
+            socket_timeout=ANSWER_S,
+            socket_connect_timeout=ANSWER_S,
+        )
+
+    def _key(self, name: str) -> str:
+        return f"{self._settings.prefix}:{name}"
+
+    def _complain(self, error: Exception) -> None:
+        """Once, until it works again."""
+        if self._works:
+            logger.warning("redis: not used for now: %s", one_line(str(error)))
+        self._works = False
+
+
+def _secret(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not text"
+        raise ConfigError("redis.password_file", f"{path}: {reason}") from None
