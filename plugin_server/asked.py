@@ -44,6 +44,7 @@ class Asked(NamedTuple):
     name: str
     namespace: str
     adopted: bool  # the virtual kubelet has had an answer to a create of it
+    deleting: bool
     pool: str  # that it names; empty if it names none
     restart_policy: str
     inits: tuple[Listed, ...]
@@ -84,6 +85,7 @@ def _read(raw: Mapping[str, Any], where: str) -> Asked:
         name=text_at(metadata, "name", f"{where}.metadata"),
         namespace=text_at(metadata, "namespace", f"{where}.metadata"),
         adopted=JOB_ID in annotations,
+        deleting=bool(metadata.get("deletionTimestamp")),
         pool=named_pool(tolerations, annotations),
         restart_policy=text_at(spec, "restartPolicy", f"{where}.spec", "Always"),
         inits=_listed(spec, "initContainers", where),

@@ -17,7 +17,7 @@ import time
 from typing import NamedTuple, Optional
 
 from plugin_server.asked import named_pool
-from plugin_server.bridge import Bridge
+from plugin_server.bridge import Bridge, BridgeError
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Busy, Malformed, Refused
 from plugin_server.gateway import Gateway
@@ -93,7 +93,7 @@ class Creates:
             if first is None:
                 self._running[pod.uid] = mine
         if first is not None:
-            return first.result(deadline - time.monotonic() + 2 * LAST_WORD_S)
+            return _result(first, deadline - time.monotonic() + 2 * LAST_WORD_S)
         try:
             job = self._submit(pod, deadline)
             mine.set_result(job)
@@ -115,7 +115,12 @@ class Creates:
         job = self._build(pod, pool)
         left_s = max(deadline - time.monotonic(), 0.0)
         sender = _Sender(self._gateway, self._deletions, pool, job)
-        refused = self._bridge.call(sender.send(left_s), left_s + LAST_WORD_S)
+        try:
+            refused = self._bridge.call(sender.send(left_s), left_s + LAST_WORD_S)
+        except BridgeError as error:
+            # The site may have it, or not: it must not run for a pod that has failed.
+            self._deletions.add(pool, job.name, None)
+            raise Refused(503, f"nothing was submitted: pool {pool}: {error}") from None
         if refused is not None:
             raise refused
         identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers)
@@ -235,6 +240,14 @@ def _read(body: bytes) -> Pod:
         return read_create_request(body)
     except PodRejected as error:
         raise Malformed(f"nothing was submitted: {error}") from None
+
+
+def _result(first: concurrent.futures.Future[str], timeout_s: float) -> str:
+    """What became of the same create when it was asked for before."""
+    try:
+        return first.result(timeout_s)
+    except TimeoutError:
+        raise Busy("nothing was submitted: the same create is still on its way") from None
 
 
 def _deleted(pod: Pod) -> Refused:

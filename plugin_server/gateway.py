@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from typing import Any, Callable, Optional
@@ -42,20 +43,27 @@ class Gateway:
         self._on_resources = on_resources
         self._on_statuses = on_statuses
         self._link: Optional[Link] = None
+        self._keeper: Optional[asyncio.Task[None]] = None
+        self.on_connected: Callable[[], object] = lambda: None
 
     async def start(self) -> None:
         """Begin to connect; returns at once."""
-        link = Link(self._settings, self._root, self.hello)
+        link = Link(self._settings, self._root, self._connected)
         self._hear(link, CONFIG, read_config, self._on_config)
         self._hear(link, RESOURCES, read_resources, self._on_resources)
         self._hear(link, STATUS, read_statuses, self._on_statuses)
         self._link = link
         await link.start()
+        self._keeper = asyncio.ensure_future(link.ended())
 
     async def stop(self) -> None:
         """Close the connection."""
         if self._link is not None:
             await self._link.stop()
+
+    async def _connected(self) -> None:
+        self.on_connected()
+        await self.hello()
 
     def _hear(
         self, link: Link, kind: str, read: Callable[[Mapping[str, Any], str], Any], heard: Heard
@@ -81,14 +89,14 @@ class Gateway:
         return self._link is not None and self._link.is_connected
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the connection is still made again whenever it breaks."""
+        return self._keeper is not None and not self._keeper.done()
+
+    @property
     def silent_s(self) -> float:
         """Seconds since the server last answered."""
         return self._link.silent_s if self._link is not None else float("inf")
-
-    @property
-    def connections(self) -> int:
-        """How often the connection was made."""
-        return self._link.connections if self._link is not None else 0
 
     @property
     def trouble(self) -> str:

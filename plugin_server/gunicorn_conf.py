@@ -36,6 +36,7 @@ graceful_timeout = _settings.server.graceful_timeout_s
 timeout = 60
 preload_app = False
 accesslog = None
+control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
 logconfig_dict = log_lines.configuration(_settings.logging.level, _settings.logging.format)
 
 if workers > 1:

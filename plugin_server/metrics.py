@@ -13,7 +13,7 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
@@ -43,6 +43,10 @@ class Metrics:
             buckets=BUCKETS,
             registry=self._registry,
         )
+        connections = Counter(
+            f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
+        )
+        service.gateway.on_connected = connections.inc
         endpoints = ("create", "delete", "status", "getLogs")
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
@@ -99,8 +103,4 @@ class _State(Collector):
             waiting.add_metric((pool,), count)
         connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
         connected.add_metric((), int(service.gateway.is_connected))
-        connections = CounterMetricFamily(
-            f"{PREFIX}nats_connections", "How often this worker has connected to NATS"
-        )
-        connections.add_metric((), service.gateway.connections)
-        return (pods, silent, waiting, connected, connections)
+        return (pods, silent, waiting, connected)

@@ -108,7 +108,8 @@ class Service:
             self.bridge.call(asyncio.sleep(0), ALIVE_S)
         except BridgeError:
             return False
-        return not (self.gateway.is_connected and self.gateway.silent_s > DEAD_AFTER_S)
+        silent = self.gateway.is_connected and self.gateway.silent_s > DEAD_AFTER_S
+        return self.gateway.is_kept and not silent
 
     def is_ready(self) -> bool:
         """Whether a round trip through NATS has succeeded lately."""

@@ -15,6 +15,7 @@ from typing import Callable, Optional
 from plugin_server.asked import Asked
 from templates.states import ENDED, JobStatus
 
+MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
 HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten first
 
 
@@ -54,6 +55,8 @@ class StatesTable:
                 return False
             if known is not None and known.status == status:
                 known.heard = now
+                return False
+            if known is None and len(jobs) >= MOST_JOBS:
                 return False
             jobs[status.uid] = Entry(sys.intern(pool), _compact(status), now)
             if self.tracks_changes:

@@ -50,7 +50,7 @@ class UnknownPods:
 
         It is lost when it was taken once, and its site has said for long that it has it not.
         """
-        if not pod.adopted or self._deletions.is_deleted(pod.uid):
+        if not pod.adopted or pod.deleting or self._deletions.is_deleted(pod.uid):
             return None
         job = job_name(pod.name, pod.uid)
         missing_s = self._lookups.missing_s(job)
