@@ -84,14 +84,22 @@ class Asker:
                 answer.set_exception(Unanswered("the connection to NATS broke"))
 
 
-async def next_of(subscription: Subscription, timeout_s: float) -> bytes:
-    """The next message of an answer in many."""
+async def next_of(subscription: Subscription, broken: asyncio.Event, timeout_s: float) -> bytes:
+    """The next message of an answer in many; ends at once when the connection breaks."""
+    coming = asyncio.ensure_future(subscription.next_msg(timeout=timeout_s))
+    breaking = asyncio.ensure_future(broken.wait())
     try:
-        message = await subscription.next_msg(timeout=timeout_s)
+        await asyncio.wait({coming, breaking}, return_when=asyncio.FIRST_COMPLETED)
+        if not coming.done():
+            raise Unanswered("the connection to NATS broke")
+        message = await coming
     except asyncio.TimeoutError:
         raise Unanswered(f"nothing came within {timeout_s:g} s") from None
     except NatsError as error:
-        raise Unanswered(f"the connection broke: {reason_of(error)}") from None
+        raise Unanswered(f"the connection to NATS broke: {reason_of(error)}") from None
+    finally:
+        coming.cancel()
+        breaking.cancel()
     if message.headers and message.headers.get("Status") == "503":
         raise NoResponders("nobody listens there")
     return message.data

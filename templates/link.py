@@ -28,6 +28,7 @@ from templates.asking import Asker, LinkError, NotConnected, Unanswered, next_of
 from templates.connecting import (
     CONNECT_TIMEOUT_S,
     CarefulClient,
+    cancelled,
     close,
     opened,
     server_of,
@@ -132,12 +133,8 @@ class Link:
 
     async def stop(self) -> None:
         """Close, for good; what was published before is on its way."""
-        if self._keeper is not None:
-            self._keeper.cancel()
-            await asyncio.gather(self._keeper, return_exceptions=True)
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await cancelled([self._keeper] if self._keeper is not None else [])
+        await cancelled(self._tasks)
         await self._drop(flush=True)
 
     async def ended(self) -> None:
@@ -222,7 +219,7 @@ class Link:
         )
 
         try:
-            yield inbox, partial(next_of, subscription)
+            yield inbox, partial(next_of, subscription, self._broken)
         finally:
             with contextlib.suppress(NatsError, OSError):
                 await subscription.unsubscribe()
@@ -310,7 +307,7 @@ class Link:
 
     async def _connect_to(self, server: str) -> str:
         """Try one server; why there is no connection, or nothing if there is one."""
-        self._broken.clear()
+        self._broken = asyncio.Event()  # of this client only: an older one may still be closing
         client = CarefulClient()
         try:
             asker = await asyncio.wait_for(self._open(client, server), 3 * CONNECT_TIMEOUT_S)
@@ -379,6 +376,7 @@ class Link:
     async def _drop(self, flush: bool = False) -> None:
         client, self._client = self._client, None
         asker, self._asker = self._asker, None
+        self._broken.set()  # nats-py does not always say so
         if asker is not None:
             asker.give_up()
         was_ready = self._ready.is_set()
