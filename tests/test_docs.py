@@ -1,12 +1,21 @@
-"""docs/build-config.md and the dataclasses of templates/build_config.py name the same keys."""
+"""Documents about configuration files and the dataclasses behind them name the same keys."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
+import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
+import pytest
+
+from submitter.settings_file import keys as submitter_keys
+from submitter.settings_file import load
 from templates import build_config
+from templates.errors import ConfigError
+from templates.settings_keys import Key
 from tests.test_layering import REPO
 
 DOCUMENT = REPO / "docs" / "build-config.md"
@@ -43,3 +52,41 @@ def test_every_part_of_a_build_config_is_a_section() -> None:
     # A plain value at the top would escape the two tests above.
     names = {field.name for field in dataclasses.fields(build_config.BuildConfig)}
     assert names == sections().keys()
+
+
+# --- docs/submitter.md ----------------------------------------------------------------------------
+
+GUIDE = (REPO / "docs" / "submitter.md").read_text(encoding="utf-8")
+
+
+def default_of(key: Key) -> str:
+    default = list(key.default) if isinstance(key.default, tuple) else key.default
+    if key.required or default == "":
+        return "required" if key.required else "empty"
+    return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
+
+
+def test_the_guide_lists_every_key_with_its_type_default_and_meaning() -> None:
+    lines = [line for line in GUIDE.split("\n## Keys\n")[1].splitlines() if line.startswith("| `")]
+    listed = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
+    expected = [
+        [f"`{key.name}`", key.type, default_of(key), key.doc.replace("``", "`")]
+        for key in submitter_keys()
+    ]
+    assert sorted(listed) == sorted(expected)
+
+
+def test_the_mistakes_that_the_guide_shows_are_told_so() -> None:
+    pool = "pools: [{name: p, directory: /x, %s}]"
+    nats = 'nats: {servers: ["wss://x"]}'
+    for wrong in ("backend: hots", "policy: {cpus: 1}"):
+        with pytest.raises(ConfigError) as caught:
+            load(f"{nats}\n{pool % wrong}\n", "submitter.yaml")
+        assert str(caught.value) in GUIDE
+
+
+def test_the_example_of_the_guide_loads(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
+    (tmp_path / "build.yaml").write_text("")
+    settings = load(textwrap.dedent(example), "example", tmp_path)
+    assert [pool.name for pool in settings.pools] == ["mypool"]
