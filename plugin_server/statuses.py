@@ -20,16 +20,15 @@ from plugin_server.states_table import Entry, StatesTable
 from plugin_server.status import pod_status
 from plugin_server.unknown_pods import UnknownPods
 
-LONGEST_KEPT = 64 * 1024  # of a question whose answer is found by its digest
+LONGEST_ONE = 64 * 1024  # bytes of a question about one pod, or a few
 KEPT_ANSWERS = 16384
+KEPT_LARGE_ANSWERS = 8
 
 
 class _Kept(NamedTuple):
-    """An answer, true for as long as the entry stands in the table."""
+    """An answer, true for as long as its entries stand in the table."""
 
-    entry: Entry
-    uid: str
-    pool: str
+    pods: list[tuple[str, str, Entry]]  # uid, the pool that it names, and what is known of it
     answer: bytes
 
 
@@ -41,23 +40,28 @@ class Statuses:
         self._table = table
         self._unknown = unknown
         self._answers: dict[bytes, _Kept] = {}  # by the digest of the question
+        self._large_answers: dict[bytes, _Kept] = {}
         self._lock = threading.Lock()
 
     def answer(self, body: bytes) -> bytes:
         """The answer to a status request; raises ``Malformed``."""
-        if len(body) > LONGEST_KEPT:
-            return self._answer(asking.decode(body), b"")
         digest = hashlib.blake2b(body, digest_size=16).digest()
-        kept = self._answers.get(digest)
-        if kept is not None and self._table.find(kept.uid, kept.pool) is kept.entry:
+        answers = self._answers if len(body) <= LONGEST_ONE else self._large_answers
+        kept = answers.get(digest)
+        find = self._table.find
+        if kept is not None and all(find(uid, pool) is entry for uid, pool, entry in kept.pods):
             return kept.answer
-        return self._answer(asking.decode(body), digest)
+        kept = self._answer(asking.decode(body))
+        if kept.pods:
+            self._keep(answers, digest, kept)
+        return kept.answer
 
-    def _answer(self, raw: Any, digest: bytes) -> bytes:
+    def _answer(self, raw: Any) -> _Kept:
+        """The answer; without pods when it must not be given again."""
         if type(raw) is not list:
             raise Malformed("the request must be a list of pods")
         if not raw:
-            return ping.answer(self._pools)
+            return _Kept([], ping.answer(self._pools))
         pods = [asking.read(pod, f"pod {number}") for number, pod in enumerate(raw)]
         found = [self._table.find(pod.uid, pod.pool) for pod in pods]
         unknown = [pod for pod, entry in zip(pods, found) if entry is None]
@@ -65,15 +69,15 @@ class Statuses:
             self._unknown.look_up(unknown)
         answers = [self._of_pod(pod, entry) for pod, entry in zip(pods, found)]
         answer = b"[" + b",".join(filter(None, answers)) + b"]"
-        if len(pods) == 1 and digest and found[0] is not None:
-            self._keep(digest, _Kept(found[0], pods[0].uid, pods[0].pool, answer))
-        return answer
+        known = [(p.uid, p.pool, entry) for p, entry in zip(pods, found) if entry is not None]
+        return _Kept(known if len(known) == len(pods) else [], answer)
 
-    def _keep(self, digest: bytes, kept: _Kept) -> None:
+    def _keep(self, answers: dict[bytes, _Kept], digest: bytes, kept: _Kept) -> None:
+        most = KEPT_ANSWERS if answers is self._answers else KEPT_LARGE_ANSWERS
         with self._lock:
-            self._answers[digest] = kept
-            while len(self._answers) > KEPT_ANSWERS:
-                del self._answers[next(iter(self._answers))]
+            answers[digest] = kept
+            while len(answers) > most:
+                del answers[next(iter(answers))]
 
     def _of_pod(self, pod: Asked, entry: Optional[Entry]) -> bytes:
         """The element for one pod; nothing when there is nothing to say."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server import lookups, snapshots
+from plugin_server import lookups, snapshots, statuses
 from templates.results import TERMINATED, ContainerState, End
 from templates.states import Version
 from tests.nats_server import NatsServer
@@ -208,6 +208,21 @@ def test_the_same_question_gets_a_new_answer_when_something_has_changed(
     ended = status(raw, "ended", containers=_failed(raw), version=Version(1, 3, 1))
     site.say(ended)
     until(lambda: "terminated" in plugin.client.get("/status", data=body).text)
+
+
+def test_so_does_a_question_about_many_pods_of_which_one_has_changed(
+    plugin: Plugin, site: Site
+) -> None:
+    pods = [pod(name=f"p-{number}") for number in range(400)]
+    site.say(*(status(raw, "queued") for raw in pods))
+    until(lambda: plugin.service.table.count(site.pool) == 400)
+    body = json.dumps(pods)
+    assert len(body) > statuses.LONGEST_ONE
+    first = plugin.client.get("/status", data=body).text
+    assert plugin.client.get("/status", data=body).text == first
+    ended = status(pods[7], "ended", containers=_failed(pods[7]), version=Version(1, 3, 1))
+    site.say(ended)
+    until(lambda: plugin.client.get("/status", data=body).text.count("terminated") == 1)
 
 
 def test_two_that_ask_differently_get_an_answer_each(plugin: Plugin, site: Site) -> None:
