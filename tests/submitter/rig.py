@@ -79,11 +79,15 @@ class Centre:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self.link = Link(LinkSettings((nats.url,), name="test centre"), "interlink")
+        self.link = self.do(self._connection(nats.url))
         for kind in (subjects.STATUS, subjects.CONFIG, subjects.RESOURCES):
             self.link.subscribe(subjects.subject("interlink", kind, pool), self._hear)
         self.do(self.link.start())
         assert self.do(self.link.connected(20))
+
+    async def _connection(self, url: str) -> Link:
+        """Made in the loop that it belongs to."""
+        return Link(LinkSettings((url,), name="test centre"), "interlink")
 
     def do(self, work: Coroutine[Any, Any, Result], seconds: float = 60) -> Result:
         """Run in the loop of the connection."""
