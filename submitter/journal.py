@@ -40,11 +40,13 @@ from templates.messages import (
     create,
     read_create,
 )
+from templates.wire import ATTACHMENTS
 
 JOURNALED = "journaled"
 KNOWN = "known"
 
 FOLDERS = ("jobs", "deleted", "spool", "incoming")
+_SCRIPT = b"job.sh"  # stands for the script where only its file has it
 _SENT_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EINVAL)
 _TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
@@ -214,8 +216,9 @@ class Journal:
 
 
 def dump_request(job: Job, accepted_ms: int) -> bytes:
-    """request.json: the job without its files, and instead of its script the name of its file."""
-    slim = create(job._replace(script="job.sh", files=()))
+    """request.json: the job without its script and files."""
+    slim = create(job._replace(files=()))
+    del slim[ATTACHMENTS]
     return json.dumps({**slim, "accepted_ms": accepted_ms}, separators=(",", ":")).encode()
 
 
@@ -223,9 +226,10 @@ def load_request(raw: bytes) -> tuple[Job, int]:
     """The slim job in a request.json and when it was accepted; raises ``WireError``."""
     try:
         message = json.loads(raw)
-        return read_create(message), int(message["accepted_ms"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+        accepted_ms = int(message["accepted_ms"])
+    except (ValueError, KeyError, TypeError):
         raise WireError("request.json", "cannot be read") from None
+    return read_create({**message, ATTACHMENTS: [_SCRIPT]}), accepted_ms
 
 
 def read(path: str) -> Optional[bytes]:

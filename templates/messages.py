@@ -6,8 +6,6 @@ are ignored, so that a message can grow; a missing or wrong one is a ``WireError
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Optional
@@ -26,6 +24,7 @@ from templates.names import check_token, is_label, uid_of
 from templates.pod import MAIN
 from templates.states import KINDS
 from templates.volumes import File
+from templates.wire import ATTACHMENTS
 
 # Why a request was refused. None of them leaves anything behind at the site.
 MALFORMED = "malformed"  # the request is not what it should be: a bug, or a newer version
@@ -39,6 +38,8 @@ CANCELLING = "cancelling"
 GONE = "gone"
 
 LARGEST_NUMBER = 2**63 - 1
+
+_DOTS = frozenset(("", ".", ".."))  # what no part of a relative path may be
 
 
 class Refusal(NamedTuple):
@@ -99,12 +100,14 @@ def count_at(holder: Mapping[str, Any], key: str, where: str, minimum: int = 0) 
 
 
 def create(job: Job) -> dict[str, Any]:
-    """A job to run; its containers and files as lists, as JSON has them."""
+    """A job to run; its script and the contents of its files are attachments."""
     message = job._asdict()
+    del message["script"]
     message["gpus"] = dict(job.gpus)
     message["other_resources"] = dict(job.other_resources)
     message["annotations"] = dict(job.annotations)
-    message["files"] = [_dump_file(file) for file in job.files]
+    message["files"] = [(file.path, file.mode, file.secret) for file in job.files]
+    message[ATTACHMENTS] = [job.script.encode(), *(file.content for file in job.files)]
     return message
 
 
@@ -112,20 +115,19 @@ def read_create(message: Mapping[str, Any]) -> Job:
     """The job in a create message."""
     where = "create"
     with reading():
-        name, script = text_at(message, "name", where), text_at(message, "script", where)
-        if not script:
-            raise WireError("create.script", "must not be empty")
+        name = text_at(message, "name", where)
         if uid_of(name) != text_at(message, "uid", where):
             raise WireError("create.uid", "is not that of the job's name")
         wall_time, gpus = message.get("wall_time_s"), object_at(message, "gpus", where)
+        script, *contents = _attached(message)
         return Job(
             name=name,
             uid=text_at(message, "uid", where),
             namespace=check_token("create.namespace", message.get("namespace")),
             pod=text_at(message, "pod", where),
             runtime=text_at(message, "runtime", where),
-            script=script,
-            files=tuple(map(_read_file, list_at(message, "files", where))),
+            script=_read_script(script),
+            files=_read_files(list_at(message, "files", where), contents),
             cpu_milli=count_at(message, "cpu_milli", where),
             memory_bytes=count_at(message, "memory_bytes", where),
             gpus={key: count_at(gpus, key, "create.gpus") for key in gpus},
@@ -139,33 +141,38 @@ def read_create(message: Mapping[str, Any]) -> Job:
         )
 
 
-def _dump_file(file: File) -> list[Any]:
-    """Path, mode, secret, and the content: as text, or in base64 when it is none."""
+def _attached(message: Mapping[str, Any]) -> list[bytes]:
+    attached = message.get(ATTACHMENTS)
+    if type(attached) is not list or not attached or {*map(type, attached)} != {bytes}:
+        raise WireError("create.attachments", "must be a script and the contents of the files")
+    return attached
+
+
+def _read_script(content: bytes) -> str:
+    if not content:
+        raise WireError("create.script", "must not be empty")
     try:
-        content, encoding = file.content.decode(), ""
+        return content.decode()
     except UnicodeDecodeError:
-        content, encoding = base64.b64encode(file.content).decode(), "base64"
-    return [file.path, file.mode, file.secret, content, encoding]
+        raise WireError("create.script", "is not UTF-8 text") from None
 
 
-def _read_file(raw: object) -> File:
+def _read_files(entries: list[Any], contents: list[bytes]) -> tuple[File, ...]:
+    if len(entries) != len(contents):
+        raise WireError("create.files", "must be as many as the attachments behind the script")
+    return tuple(map(_read_file, entries, contents))
+
+
+def _read_file(raw: object, content: bytes) -> File:
     where = "create.files"
-    if type(raw) is not list or list(map(type, raw)) != [str, int, bool, str, str]:
-        raise WireError(where, "must be lists of path, mode, secret, content, encoding")
-    path, mode, secret, content, encoding = raw
-    parts = path.split("/")
-    if not path or "\0" in path or not {"", ".", ".."}.isdisjoint(parts):
+    if type(raw) is not list or list(map(type, raw)) != [str, int, bool]:
+        raise WireError(where, "must be lists of path, mode, secret")
+    path, mode, secret = raw
+    if not path or "\0" in path or not _DOTS.isdisjoint(path.split("/")):
         raise WireError(where, f"a path must be relative, without dots: {path!r}")
     if not 0 <= mode <= 0o777:
         raise WireError(where, f"a mode must be from 0 to 0777: {path!r}")
-    if encoding not in ("", "base64"):
-        raise WireError(where, f"the encoding of a file is not known: {path!r}")
-    if encoding == "":
-        return File(path, content.encode(errors="surrogatepass"), mode, secret)
-    try:
-        return File(path, base64.b64decode(content, validate=True), mode, secret)
-    except (binascii.Error, ValueError):
-        raise WireError(where, f"the content is not base64: {path!r}") from None
+    return File(path, content, mode, secret)
 
 
 def _containers(message: Mapping[str, Any], where: str) -> tuple[tuple[str, str, str], ...]:

@@ -1,5 +1,7 @@
 """Messages as bytes: JSON with a version, compressed when large, announced in parts when larger.
 
+What is bytes itself, such as files, stands behind the JSON and a new line.
+
 Nothing that arrives is trusted: what cannot be read is a ``WireError`` with one line, and a small
 message cannot unfold into a huge one.
 """
@@ -10,7 +12,8 @@ import hashlib
 import json
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
 from templates.errors import PodRejected, WireError
@@ -21,6 +24,9 @@ COMPRESS_ABOVE = 64 * 1024  # below, the time for it costs more than the bytes
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
 MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more room than as JSON
 
+ATTACHMENTS = "attachments"  # the key of what is bytes in a message
+
+_SIZES = "sizes"  # of the attachments, in the JSON before them
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a letter, unless the other half is beside it
 _ZLIB = 0x78  # the first byte of what zlib writes; JSON begins with a brace
 
@@ -35,15 +41,42 @@ class Parts(NamedTuple):
 
 
 def encode(message: Mapping[str, Any], *, compress: bool = True) -> bytes:
-    """The bytes of a message."""
-    raw = json.dumps({"v": VERSION, **message}, separators=(",", ":")).encode()
+    """The bytes of a message; those of its ``attachments`` stand as they are behind the JSON."""
+    if ATTACHMENTS in message:
+        raw = _with_attachments(message, message[ATTACHMENTS])
+    else:
+        raw = json.dumps({"v": VERSION, **message}, separators=(",", ":")).encode()
     return zlib.compress(raw, 1) if compress and len(raw) > COMPRESS_ABOVE else raw
+
+
+def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) -> bytes:
+    rest = {key: value for key, value in message.items() if key != ATTACHMENTS}
+    head = {"v": VERSION, _SIZES: list(map(len, attachments)), **rest}
+    text = json.dumps(head, separators=(",", ":")).encode()  # never holds a new line
+    return b"".join((text, b"\n", *attachments))
 
 
 def decode(raw: bytes) -> dict[str, Any]:
     """The message in some bytes; refuses another version by its number."""
     if raw[:1] and raw[0] == _ZLIB:
         raw = _decompressed(raw)
+    head, newline, attached = raw.partition(b"\n")
+    message = _head(head)
+    if newline:
+        message[ATTACHMENTS] = _cut(attached, message.pop(_SIZES, None))
+    return message
+
+
+def _cut(attached: bytes, sizes: object) -> list[bytes]:
+    if type(sizes) is not list or not all(type(size) is int and size >= 0 for size in sizes):
+        raise WireError(f"message.{_SIZES}", "must be the sizes of the attachments")
+    if sum(sizes) != len(attached):
+        raise WireError(f"message.{_SIZES}", f"are not those of {len(attached)} bytes")
+    ends = list(accumulate(sizes))
+    return [attached[end - size : end] for end, size in zip(ends, sizes)]
+
+
+def _head(raw: bytes) -> dict[str, Any]:
     if len(raw) > MOST_VALUES and sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise WireError("message", f"has more than {MOST_VALUES} values")
     try:

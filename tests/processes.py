@@ -17,8 +17,12 @@ def marked(folder: Path, container: dict[str, Any]) -> dict[str, Any]:
     return {**container, "env": [*container.get("env", []), {"name": MARK, "value": folder.name}]}
 
 
-def left(folder: Path) -> list[str]:
-    """Processes of the jobs in a folder: their script, whatever names it, whatever is marked."""
+def left(folder: Path, whole_path: bool = False) -> list[str]:
+    """Processes of the jobs in a folder: their script, whatever names it, whatever is marked.
+
+    The folder is known by its name, because a container sees it in another place.
+    """
+    name = str(folder) if whole_path else folder.name
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -26,7 +30,7 @@ def left(folder: Path) -> list[str]:
             # The tests' own way into the site root ends with the script. Podman's own processes are
             # the user's rather than the job's; what runs in its containers is marked.
             ours = b"SITE_BIND=" in told or told.startswith(b"/usr/bin/podman\0")
-            if folder.name.encode() in told and not ours:
+            if name.encode() in told and not ours:
                 found.append(f"{entry.name} {_read(entry / 'cmdline')!r}")
     return found
 
@@ -39,9 +43,9 @@ def assert_none_left(folder: Path, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def kill_left(folder: Path) -> None:
+def kill_left(folder: Path, whole_path: bool = False) -> None:
     """End what a test has left on purpose."""
-    for line in left(folder):
+    for line in left(folder, whole_path):
         try:
             os.kill(int(line.split()[0]), signal.SIGKILL)
         except ProcessLookupError:

@@ -293,4 +293,4 @@ def running(folder: Path, kind: type[System] = System, **options: Any) -> Iterat
             for name in system.processes:
                 if name.startswith("submitter"):
                     system.kill(name)
-            kill_left(folder)
+            kill_left(folder, whole_path=True)

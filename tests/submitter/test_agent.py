@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import uuid
 from typing import Any
@@ -23,7 +22,7 @@ def ask_raw(centre: Centre, kind: str, item: str, payload: bytes) -> dict[str, A
 
 def test_malformed_requests_get_a_clear_answer(start: Start, centre: Centre) -> None:
     submitter = start()
-    good = json.dumps({"v": 1, **messages.create(job_of())}).encode()
+    good = wire.encode(messages.create(job_of()))
     name = job_name("job", str(uuid.uuid4()))
     chance = random.Random(7)
     payloads = [b"", b"{}", b"[]", b"null", b"\xff", b"x\x9c", b'{"v": 2}', b'{"v": 1}', good]

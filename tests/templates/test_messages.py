@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any, Callable
 
 import pytest
 
-from templates import messages
+from templates import messages, wire
 from templates.errors import WireError
 from templates.job import Job
 from templates.messages import Delete, LogEnd, LogRequest, Query, Refusal
@@ -46,8 +45,7 @@ LOG = LogRequest(NAME, "main", "7:1", 65536, 10, True, True, True, 100, 1_700_00
 
 
 def over_the_wire(message: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(json.dumps(message))
-    return found
+    return wire.decode(wire.encode(message))
 
 
 def complaint(read: Callable[[dict[str, Any]], object], message: dict[str, Any]) -> str:
@@ -66,10 +64,10 @@ def test_a_job(job: Job) -> None:
     assert messages.read_create(over_the_wire(messages.create(job))) == job
 
 
-def test_a_job_says_no_content_twice_and_binary_in_base64() -> None:
-    dumped = over_the_wire(messages.create(FULL))["files"]
-    assert [file[4] for file in dumped] == ["", "base64", ""]
-    assert dumped[0] == ["env/main", 0o600, True, "A=b\n", ""]
+def test_the_script_and_the_files_of_a_job_stand_as_they_are_behind_the_rest() -> None:
+    head, _, attached = wire.encode(messages.create(FULL)).partition(b"\n")
+    assert attached == FULL.script.encode() + b"".join(file.content for file in FULL.files)
+    assert b"A=b" not in head
 
 
 @pytest.mark.parametrize("grace", [None, 0, 30])
@@ -137,18 +135,16 @@ def changed(**fields: Any) -> dict[str, Any]:
         ({"namespace": "a.b"}, "create.namespace: must be 1 to 63"),
         ({"namespace": "a/../b"}, "create.namespace: must be 1 to 63"),
         ({"pod": []}, "create.pod: must be a string, not a list"),
-        ({"script": None}, "create.script: must not be empty"),
-        ({"script": ""}, "create.script: must not be empty"),
+        ({"attachments": []}, "create.attachments: must be a script and the contents"),
+        ({"attachments": [b""] * 4}, "create.script: must not be empty"),
+        ({"attachments": [b"\xff"] * 4}, "create.script: is not UTF-8 text"),
+        ({"attachments": [b"x"] * 3}, "create.files: must be as many as the attachments"),
         ({"files": {}}, "create.files: must be a list"),
-        ({"files": [[]]}, "create.files: must be lists of path"),
-        ({"files": ["x"]}, "create.files"),
-        ({"files": [["a", True, True, "", ""]]}, "create.files: must be lists of path"),
-        ({"files": [["a", 0o1000, True, "", ""]]}, "create.files: a mode must be from 0 to 0777"),
-        ({"files": [["a", -1, True, "", ""]]}, "create.files: a mode must be from 0 to 0777"),
-        ({"files": [["a", 0, True, "x", "gzip"]]}, "create.files: the encoding"),
-        ({"files": [["a", 0, True, "%%%", "base64"]]}, "create.files: the content is not base64"),
-        ({"files": [["a", 0, True, "AAA", "base64"]]}, "create.files: the content is not base64"),
-        ({"files": [["a", 0, True, "é", "base64"]]}, "create.files: the content is not base64"),
+        ({"files": [[]] * 3}, "create.files: must be lists of path"),
+        ({"files": ["x"] * 3}, "create.files: must be lists of path"),
+        ({"files": [["a", True, True]] * 3}, "create.files: must be lists of path"),
+        ({"files": [["a", 0o1000, True]] * 3}, "create.files: a mode must be from 0 to 0777"),
+        ({"files": [["a", -1, True]] * 3}, "create.files: a mode must be from 0 to 0777"),
         ({"cpu_milli": -1}, "create.cpu_milli: must be a whole number of at least 0"),
         ({"cpu_milli": 2**63}, "create.cpu_milli: must be a whole number"),
         ({"cpu_milli": True}, "create.cpu_milli: must be a whole number"),
@@ -180,7 +176,7 @@ def test_a_job_that_cannot_be(fields: dict[str, Any], words: str) -> None:
     ["", "/etc/passwd", "../x", "a/../x", "a//b", "./a", "a/.", "a/", "a\0b", "..", ".", "/"],
 )
 def test_no_file_leaves_the_directory_of_its_job(path: str) -> None:
-    words = complaint(messages.read_create, changed(files=[[path, 0, False, "", ""]]))
+    words = complaint(messages.read_create, changed(files=[[path, 0, False]] * 3))
     assert "a path must be relative, without dots" in words
 
 
@@ -254,8 +250,10 @@ def test_an_end_of_a_log_that_cannot_be(fields: dict[str, Any]) -> None:
 def test_spoilt_messages_are_read_or_refused_in_one_line(
     read: Callable[[dict[str, Any]], object], message: dict[str, Any], mutations: int
 ) -> None:
-    for spoilt in mutants(message, mutations):
+    attached = message.get("attachments")
+    rest = {key: value for key, value in message.items() if key != "attachments"}
+    for spoilt in mutants(rest, mutations):
         try:
-            read(spoilt)
+            read(spoilt if attached is None else {"attachments": attached, **spoilt})
         except WireError as error:
             assert str(error).isprintable()

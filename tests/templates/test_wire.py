@@ -163,3 +163,32 @@ def test_announcements_that_cannot_be_are_refused(raw: object) -> None:
 
 def test_an_announcement_is_small() -> None:
     assert len(announcement(Parts("x" * 32, 10**6, wire.LARGEST, "0" * 64))) < 300
+
+
+# --- attachments --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attachments", [[], [b""], [b"\n{", b"", b"\x00\xff" * 50_000]])
+def test_attachments_arrive_to_the_byte(attachments: list[bytes]) -> None:
+    message = {"a": "x\ny", "attachments": attachments}
+    assert wire.decode(wire.encode(message)) == {"v": 1, **message}
+
+
+def test_attachments_are_not_escaped() -> None:
+    assert wire.encode({"attachments": [b'"\n']}) == b'{"v":1,"sizes":[2]}\n"\n'
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"v":1}\nx',
+        b'{"v":1,"sizes":1}\nx',
+        b'{"v":1,"sizes":[2]}\nx',
+        b'{"v":1,"sizes":[2,-1]}\nx',
+        b'{"v":1,"sizes":[true]}\nx',
+        b'{"v":1,"sizes":["1"]}\nx',
+    ],
+)
+def test_attachments_that_are_not_those_announced_are_refused(raw: bytes) -> None:
+    with pytest.raises(WireError, match=r"message\.sizes"):
+        wire.decode(raw)
