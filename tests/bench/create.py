@@ -1,7 +1,7 @@
 """Pods created per second: POST /create until it is journaled at the site, over the real programs.
 
-The core of the site is taken by a sleeping job, so that all others wait in its queue: what is
-measured is ours, not the jobs'. The rival answers "hello" to the same clients under the same gunicorn.
+The site's core is taken by a sleeping job, so that all others wait in its queue: what is measured
+is ours, not the jobs'. The rival answers "hello" to the same clients under the same gunicorn.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def test_an_unknown_pool_is_refused_with_those_there_are(system: System) -> None
 
 def test_what_a_site_cannot_give_is_refused_in_words(system: System) -> None:
     volume = {"name": "v", "hostPath": {"path": "/etc"}}
-    with pytest.raises(Answer, match="host_paths|hostPath"):
+    with pytest.raises(Answer, match=r"host_paths|hostPath"):
         system.plugin.create(request_of("true", volumes=[volume]))
 
 
