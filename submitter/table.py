@@ -147,6 +147,7 @@ class Table:
         self._names: Optional[list[str]] = None
         self._changed: dict[str, None] = {}
         self._gone: list[str] = []
+        self._last_words: list[bytes] = []  # of those that are gone
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -180,9 +181,12 @@ class Table:
 
     def drop(self, name: str) -> None:
         """The site no longer has this job."""
-        if self._entries.pop(name, None) is not None:
+        entry = self._entries.pop(name, None)
+        if entry is not None:
             self._names = None
-            self._changed.pop(name, None)
+            if name in self._changed:
+                del self._changed[name]
+                self._last_words.append(entry.dump())
             self.live.pop(name, None)
             self.buried.pop(name, None)
             self._gone.append(name)
@@ -202,9 +206,9 @@ class Table:
 
     def news(self) -> tuple[list[bytes], list[str]]:
         """What has changed since this was last asked, and what is gone."""
-        dumped = [self._entries[name].dump() for name in self._changed if name in self._entries]
+        dumped = [*self._last_words, *(self._entries[name].dump() for name in self._changed)]
         gone, self._gone = self._gone, []
-        self._changed = {}
+        self._changed, self._last_words = {}, []
         return dumped, gone
 
     def page(self, cursor: str, size: int) -> tuple[list[bytes], str]:

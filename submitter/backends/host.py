@@ -119,8 +119,13 @@ class Host(Backend):
             descriptor = os.open(entry, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             raise SubmitUnclear("it is being started already") from None
-        take(descriptor, wait=True)
-        os.write(descriptor, json.dumps(wanted).encode())
+        try:
+            take(descriptor, wait=True)
+            os.write(descriptor, json.dumps(wanted).encode())
+        except OSError:
+            _unlink(entry)
+            os.close(descriptor)
+            raise
         return descriptor
 
     def _start(self, name: str, directory: str, descriptor: int) -> str:
@@ -148,7 +153,7 @@ class Host(Backend):
 
     def _find_room(self, job: Job) -> None:
         used: dict[str, int] = {}
-        names = set(os.listdir(self._running)) - {job.name}
+        names = self._running_jobs() - {job.name}
         self._taken = {name: self._taken.get(name) or self._read_entry(name) for name in names}
         for taken in self._taken.values():
             for name, amount in taken.items():
@@ -158,6 +163,18 @@ class Host(Backend):
             if wanted > free:
                 words = f"waits for {_say(name, wanted)}: {_say(name, max(free, 0))} are free now"
                 raise NoRoom(words)
+
+    def _running_jobs(self) -> set[str]:
+        """The jobs that take room; those whose directory was removed meanwhile are ended first."""
+        names = set(os.listdir(self._running))
+        lost = {n for n in names if not os.path.exists(f"{self.pool.directory}/jobs/{n}")}
+        gone: set[str] = set()
+        if lost:
+            suspects = {name: Suspect(None, self._cgroup(name)) for name in lost}
+            gone = kill_all(suspects, self._boot)
+        for name in gone:
+            _unlink(f"{self._running}/{name}")
+        return names - gone
 
     def _read_entry(self, name: str) -> dict[str, int]:
         try:

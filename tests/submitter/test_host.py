@@ -105,11 +105,24 @@ def test_room_is_shared_and_comes_back(machine: Machine, machines: Callable[...,
         other.submit(large, machine.journal.of(large.name))
     second = machine.start(small)
     third = machine.journaled()
-    with pytest.raises(NoRoom, match="waits for 1 .*: 0 .* are free now"):
+    with pytest.raises(NoRoom, match=r"waits for 1 .*: 0 .* are free now"):
         other.submit(third, machine.journal.of(third.name))
     other.cancel([first, second], kill=True)
     eventually(lambda: other.clean([first, second]) == {first.name, second.name})
     other.submit(large, machine.journal.of(large.name))
+
+
+def test_what_was_removed_while_nobody_looked_takes_no_room(
+    machine: Machine, machines: Callable[..., Machine], tmp_path: Path
+) -> None:
+    lost = [machine.start(machine.journaled("sleep 1000")) for _ in range(2)]
+    for ticket in lost:
+        eventually((Path(ticket.directory) / "logs" / "main.0.log").exists)
+        os.rename(ticket.directory, tmp_path / ticket.name)
+    fresh = machines(**machine.pool.options)
+    ticket = fresh.start(fresh.journaled("sleep 1000"))
+    assert os.listdir(tmp_path / "pool/running") == [ticket.name]
+    assert all(machine.ends(one) for one in lost)
 
 
 def test_memory_and_gpus_count_too(tmp_path: Path) -> None:
