@@ -317,9 +317,9 @@ def test_a_server_that_never_answers(case: Case, monkeypatch: pytest.MonkeyPatch
 
 def test_requests_that_meet_a_check_are_put_off(site: Site) -> None:
     """Its subscriptions are where the service's are, if only for a moment."""
-    plugin = site.link("plugin")
 
     async def attempt() -> None:
+        plugin = site.link("plugin")
         await plugin.start()
         assert await plugin.connected(20)
         answers = []
