@@ -90,4 +90,5 @@ class Bridge:
             with contextlib.suppress(asyncio.TimeoutError):
                 ended = asyncio.gather(*tasks, return_exceptions=True)
                 loop.run_until_complete(asyncio.wait_for(ended, STOP_TIMEOUT_S / 2))
+            loop.run_until_complete(asyncio.sleep(0))  # connections that were closed say goodbye
             loop.close()

@@ -314,6 +314,9 @@ class Link:
         except (NatsError, OSError, ConfigError, asyncio.TimeoutError) as error:
             await close(client)
             return reason_of(error)
+        except asyncio.CancelledError:  # stopped in the middle of it
+            await close(client)
+            raise
         self._client, self._asker = client, asker
         self._last_answer = time.monotonic()
         self.connections += 1

@@ -9,6 +9,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import (
     Annotated,
     Any,
@@ -164,6 +165,7 @@ def _rule(rule: object) -> str:
     return str(rule.value) if isinstance(rule, Kind) else ""
 
 
+@lru_cache(maxsize=64)
 def _docs(part: type[Any]) -> dict[str, str]:
     """Field -> the text that stands under it in the dataclass."""
     definition: Any = ast.parse(inspect.getsource(part)).body[0]

@@ -14,6 +14,8 @@ import pytest
 from templates import __version__
 from tests.test_layering import REPO
 
+pytestmark = pytest.mark.install
+
 SCRIPT = str(REPO / "scripts" / "install-submitter")
 UNIT = "etc/systemd/system/interlink-submitter.service"
 
