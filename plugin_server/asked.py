@@ -14,9 +14,7 @@ from plugin_server.errors import Malformed
 from templates.errors import PodRejected
 from templates.fields import number_at, object_at, objects_at, text_at, text_map_at
 from templates.names import check_token, check_uid
-from templates.wellknown import JOB_ID, JOB_PREFIX, POOL_TOLERATION
-
-POOL_ANNOTATION = JOB_PREFIX + "pool"
+from templates.wellknown import JOB_ID, POOL_ANNOTATION, POOL_TOLERATION
 
 
 class Listed(NamedTuple):

@@ -42,7 +42,7 @@ FOLLOW_WINDOW = 512 * 1024
 WAIT_S = 5  # how long a site may wait for something to say, when following
 MESSAGE_S = 5.0  # between two messages of a window, beyond that
 PAUSE_S = 1.0  # before a site is asked again
-ATTEMPTS = 3  # for a log that is not followed
+PATIENCE_S = 10.0  # with a site that does not answer, for a log that is not followed
 
 
 class Window(NamedTuple):
@@ -140,7 +140,7 @@ class LogReader:
             since_ms=options.since_ms,
         )
         self._ahead: Optional[asyncio.Task[Window]] = None
-        self._failures = 0
+        self._failing_since: Optional[float] = None
         self.over = False
 
     async def next_window(self) -> list[bytes]:
@@ -151,21 +151,22 @@ class LogReader:
             self._ahead = None
             await self._wait_after(error)
             return []
-        self._failures = 0
+        self._failing_since = None
         self._request = self._request._replace(cursor=window.end.cursor)
         self.over = window.end.over
         self._ahead = None if self.over else asyncio.ensure_future(self._fetch())
         return window.pieces
 
     async def _wait_after(self, error: Exception) -> None:
-        """A follower waits for its site to return; others give up after a few attempts."""
-        self._failures += 1
+        """A follower waits for its site to return; others give up after some time."""
+        now = asyncio.get_running_loop().time()
+        self._failing_since = self._failing_since or now
         if isinstance(error, _LogRefused) and not error.refusal.retry:
             self.over = True
             if error.refusal.code != UNKNOWN:
                 raise error
             return
-        if not self._options.follow and self._failures >= ATTEMPTS:
+        if not self._options.follow and now - self._failing_since >= PATIENCE_S:
             raise Unanswered(f"pool {self._pool}: {error}")
         await asyncio.sleep(PAUSE_S)
 

@@ -106,7 +106,7 @@ def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]
     for annotation in annotations:
         family, slash, name = annotation.partition("/")
         rank = _RANKS.get(family + slash)
-        if rank is not None:
+        if rank is not None and annotation != wellknown.POOL_ANNOTATION:
             own = rank < len(_CONDOR_FAMILIES) and name not in _CONDOR_SHARED
             ours.append((rank, annotation, f"condor/{name}" if own else name))
     found: dict[str, _Found] = {}

@@ -17,6 +17,8 @@ CONDOR_PREFIX = "condor-job.vk.io/"
 HTCONDOR_PREFIX = "htcondor-job.vk.io/"  # interLink's HTCondor plugin
 KNOC_HTCONDOR_PREFIX = "htcondor-job.knoc.io/"
 
+POOL_ANNOTATION = JOB_PREFIX + "pool"  # names the pool of a pod whose tolerations name none
+
 # Annotations with comma-separated names of containers that interLink runs in the cluster itself.
 LOCAL_CONTAINERS = "interlink.eu/disable-offload-containers"
 LOCAL_INIT_CONTAINERS = "interlink.eu/disable-offload-init-containers"

@@ -121,6 +121,8 @@ def test_what_was_removed_while_nobody_looked_takes_no_room(
         os.rename(ticket.directory, tmp_path / ticket.name)
     fresh = machines(**machine.pool.options)
     ticket = fresh.start(fresh.journaled("sleep 1000"))
+    # What was ended takes room until the kernel has let go of it.
+    eventually(lambda: fresh.host._running_jobs() == {ticket.name})
     assert os.listdir(tmp_path / "pool/running") == [ticket.name]
     assert all(machine.ends(one) for one in lost)
 

@@ -38,6 +38,11 @@ def test_annotations_of_others_are_left_alone() -> None:
     assert job_annotations(others, Rules(annotations=())) == JobAnnotations()
 
 
+def test_the_name_of_the_pool_is_no_wish_to_its_batch_system() -> None:
+    found = job_annotations({"job.vk.io/pool": "slurm-a"}, Rules(annotations=("flags",)))
+    assert found == job_annotations({}, Rules())
+
+
 def test_each_annotation_has_its_place() -> None:
     annotations = {
         "slurm-job.vk.io/pre-exec": "module load x",
