@@ -41,6 +41,7 @@ WINDOW = 4 * 1024 * 1024
 FOLLOW_WINDOW = 512 * 1024
 WAIT_S = 5  # how long a site may wait for something to say, when following
 MESSAGE_S = 5.0  # between two messages of a window, beyond that
+SEARCH_PAUSE_S = 0.2
 PAUSE_S = 1.0  # before a site is asked again
 PATIENCE_S = 10.0  # with a site that does not answer, for a log that is not followed
 
@@ -86,10 +87,15 @@ class Logs:
         return _limited(self._read(pool, options, is_read), options.limit)
 
     def _search(self, options: LogOptions) -> str:
-        """The pool of a job that nobody has spoken of yet."""
-        for pool in self._pools.alive():
-            self._lookups.look_up(pool, [options.job])
-        return self._table.pool_of(options.uid)
+        """The pool of a job that nobody has spoken of yet; empty if every site has denied it."""
+        end = time.monotonic() + PATIENCE_S
+        while True:
+            alive = self._pools.alive()
+            said = [self._lookups.look_up(pool, [options.job]) for pool in alive]
+            pool = self._table.pool_of(options.uid)
+            if pool or (said and all(said)) or time.monotonic() > end:
+                return pool
+            time.sleep(SEARCH_PAUSE_S)
 
     def _read(
         self, pool: str, options: LogOptions, is_read: Callable[[], bool]

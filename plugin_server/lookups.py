@@ -62,14 +62,19 @@ class Lookups:
         self._missing: dict[str, _Missing] = {}
         self._lock = threading.Lock()
 
-    def look_up(self, pool: str, jobs: Iterable[str]) -> None:
-        """Ask the site, if that may be worth it now; what it has is in the table afterwards."""
+    def look_up(self, pool: str, jobs: Iterable[str]) -> bool:
+        """Ask the site, if that may be worth it now; what it has is in the table afterwards.
+
+        False when the site has not said anything about them.
+        """
         now = self._clock()
         with self._lock:
             state = self._pools.setdefault(pool, _PoolState())
             wanted = [job for job in jobs if self._is_due(job, now)][:MOST]
-        if not wanted or now < state.not_before or not state.room.acquire(blocking=False):
-            return
+        if not wanted:
+            return True
+        if now < state.not_before or not state.room.acquire(blocking=False):
+            return False
         try:
             missing = self._bridge.call(self._ask(pool, tuple(wanted)), ANSWER_S + 1)
         except (NoResponders, NotConnected):
@@ -77,10 +82,11 @@ class Lookups:
         except (LinkError, WireError, BridgeError):
             state.not_before = self._clock() + PAUSE_S
             self._forget(wanted)
-        else:
-            self._note(wanted, missing)
+            return False
         finally:
             state.room.release()
+        self._note(wanted, missing)
+        return True
 
     def missing_s(self, job: str) -> float:
         """How long the site has said, whenever it was asked, that it has no such job."""

@@ -128,7 +128,7 @@ def _entry(part: _Part, indent: str) -> list[str]:
 
 
 def _parts(values: Any) -> Iterator[_Part]:
-    docs = _docs(type(values))
+    docs = _docs(type(values))  # type: ignore[arg-type] # mypy doubts that classes can be hashed
     hints = get_type_hints(type(values), include_extras=True)
     for field in dataclasses.fields(values):
         yield _Part(
