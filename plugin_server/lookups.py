@@ -79,6 +79,7 @@ class Lookups:
             missing = self._bridge.call(self._ask(pool, tuple(wanted)), ANSWER_S + 1)
         except (NoResponders, NotConnected):
             self._forget(wanted)  # which took no time
+            return False
         except (LinkError, WireError, BridgeError):
             state.not_before = self._clock() + PAUSE_S
             self._forget(wanted)

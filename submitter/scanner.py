@@ -145,7 +145,8 @@ def load(journal: Journal, name: str) -> Optional[Found]:
 
 
 def _native_in(final: bytes) -> str:
+    """The job's identity in the batch system; empty for one that never had any, or not for long."""
     try:
-        return str(json.loads(final)["native"])
-    except (ValueError, KeyError, TypeError):
+        return str(json.loads(final).get("native", ""))
+    except (ValueError, AttributeError):
         raise WireError("final", "cannot be read") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from submitter import spool
-from submitter.scanner import Scanner
+from submitter.scanner import Scanner, load
 from submitter.site import Site
 from submitter.spool import Spool
 from templates.messages import Delete
@@ -117,3 +117,13 @@ def test_directories_that_are_none_of_ours(site: Site) -> None:
     Path(site.journal.jobs, "strange", "request.json").write_text("{")
     Path(site.journal.jobs, "file").touch()
     assert Scanner(site.journal).look(frozenset()).found == []
+
+
+def test_a_job_that_ended_before_its_number_was_known_is_ours_all_the_same(site: Site) -> None:
+    job = job_of()
+    site.journal.prepare()
+    assert site.journal.store([job]) == ["journaled"]
+    site.journal.write_final(job.name, b'{"phase":"ended"}')  # what is empty is left out
+    found = load(site.journal, job.name)
+    assert found is not None
+    assert (found.native, found.final) == ("", b'{"phase":"ended"}')
