@@ -159,6 +159,11 @@ def test_a_site_that_does_not_answer_costs_a_second_once(plugin: Plugin, site: S
     assert time.monotonic() - began < 2 * lookups.ANSWER_S + 1
 
 
+def test_a_pool_that_nobody_serves_costs_nothing_and_loses_nothing(plugin: Plugin) -> None:
+    for _ in range(20):
+        assert plugin.status(pod(pool="away", adopted=True)) == []
+
+
 def test_a_pod_that_the_site_confirms_to_be_missing_fails_after_the_grace_time(
     make_plugin: MakePlugin, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
