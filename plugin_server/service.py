@@ -15,12 +15,13 @@ from plugin_server.intents import IntentFiles, IntentKeeper
 from plugin_server.logs import Logs
 from plugin_server.lookups import Lookups
 from plugin_server.pools import Pools
-from plugin_server.settings import Settings, link_settings
+from plugin_server.settings import Settings
 from plugin_server.snapshots import Snapshots
 from plugin_server.states_table import StatesTable
 from plugin_server.statuses import Statuses
 from plugin_server.unknown_pods import UnknownPods, UnknownSettings
 from templates.names import job_name
+from templates.program_settings import link_settings
 from templates.publications import Config, Resources
 from templates.publications import Statuses as Published
 
@@ -44,7 +45,7 @@ class Service:
         self.pools = Pools(settings.pool_timeout_s)
         self.table = StatesTable(settings.default_pool)
         self.gateway = Gateway(
-            link_settings(settings.nats),
+            link_settings(settings.nats, "interlink-plugin"),
             settings.nats.root,
             self._hear_config,
             self._hear_resources,

@@ -13,46 +13,22 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Annotated, Any
+from typing import Any
 
 from templates import settings_keys
 from templates.errors import ConfigError, PodRejected, one_line
-from templates.link_settings import LinkSettings
 from templates.names import check_token
+from templates.program_settings import Logging, Nats, mistakes_of_nats
 from templates.settings_keys import Key
 from templates.settings_rules import kind_of
 from templates.settings_schema import Form
 from templates.settings_text import parse_yaml
-from templates.settings_types import REQUIRED, Choice, Count, Kind, PathOrEmpty, Word
+from templates.settings_types import REQUIRED, Count, PathOrEmpty, Word
 
 CONFIG_VARIABLE = "INTERLINK_PLUGIN_CONFIG"
 PREFIX = "INTERLINK_"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
 RESERVED_THREADS = 36  # for what never waits: status, ping, deletes, health
-
-
-@dataclass(frozen=True)
-class Nats:
-    """How to reach NATS, and as whom; every secret is in a file of its own."""
-
-    servers: tuple[Annotated[str, Kind.SERVER], ...] = field(default=(), metadata=REQUIRED)
-    """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
-    root: Annotated[str, Kind.SUBJECT] = "interlink"
-    """What all subjects begin with; the same at all sites."""
-    inbox_prefix: Annotated[str, Kind.SUBJECT] = "_INBOX"
-    """Where answers to the plugin arrive; its NATS user must be allowed to subscribe below it."""
-    user: Word = ""
-    """User name; its password is in password_file."""
-    password_file: PathOrEmpty = ""
-    """File with the password."""
-    token_file: PathOrEmpty = ""
-    """File with a token, instead of user and password."""
-    nkey_file: PathOrEmpty = ""
-    """File with an NKey seed, instead of user and password."""
-    credentials_file: PathOrEmpty = ""
-    """File with a user JWT and its seed (.creds), instead of user and password."""
-    ca_file: PathOrEmpty = ""
-    """Certificates of the CAs to trust; empty: those of the system."""
 
 
 @dataclass(frozen=True)
@@ -87,16 +63,6 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Logging:
-    """What is logged, to standard error."""
-
-    level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
-    """The least important messages to show."""
-    format: Annotated[str, Choice(("plain", "json"))] = "plain"
-    """Lines for people, or JSON."""
-
-
-@dataclass(frozen=True)
 class Settings:
     """The whole file, plugin.yaml."""
 
@@ -123,7 +89,6 @@ class Settings:
 
 
 _FORM = Form(Settings(), strict=True)
-_WAYS_IN = ("password_file", "token_file", "nkey_file", "credentials_file")
 
 
 def from_environment() -> Settings:
@@ -153,21 +118,6 @@ def keys() -> tuple[Key, ...]:
 def variable(key: str) -> str:
     """The variable that stands for a dotted key."""
     return PREFIX + key.upper().replace(".", "_")
-
-
-def link_settings(nats: Nats) -> LinkSettings:
-    """What the connection needs of them."""
-    return LinkSettings(
-        servers=nats.servers,
-        name="interlink-plugin",
-        inbox_prefix=nats.inbox_prefix,
-        user=nats.user,
-        password_file=nats.password_file,
-        token_file=nats.token_file,
-        nkey_file=nats.nkey_file,
-        credentials_file=nats.credentials_file,
-        ca_file=nats.ca_file,
-    )
 
 
 def share_metrics(state_directory: str) -> None:
@@ -227,16 +177,7 @@ def _value(text: str, key: Key, name: str) -> Any:
 
 def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     """What no single value can be checked for."""
-    nats = settings.nats
-    if not nats.servers:
-        yield "nats.servers", "must hold at least one URL"
-    given = [key for key in _WAYS_IN if getattr(nats, key)]
-    if len(given) > 1:
-        yield f"nats.{given[1]}", f"must not be given together with {given[0]}"
-    if nats.user and not nats.password_file:
-        yield "nats.user", "needs a password_file"
-    if nats.password_file and not nats.user:
-        yield "nats.password_file", "needs a user"
+    yield from mistakes_of_nats(settings.nats)
     if not settings.listen.startswith(("http://", "unix:///")):
         yield "listen", "must be http://address:port or unix:///path"
     try:

@@ -15,14 +15,14 @@ from typing import Callable, NamedTuple
 from urllib.parse import urlsplit
 
 from submitter.reporting import Report
-from submitter.service import link_settings
-from submitter.settings import Settings
+from submitter.settings import PROGRAM, Settings
 from templates import messages, subjects
 from templates.asking import LinkError
 from templates.errors import ConfigError, one_line
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings, connect_options
 from templates.messages import UNAVAILABLE, Refusal
+from templates.program_settings import link_settings
 from templates.subjects import subject
 
 TIMEOUT_S = 8.0
@@ -42,7 +42,7 @@ class Wish(NamedTuple):
 
 async def check(settings: Settings, report: Report) -> None:
     """Every server, and then the rights of this site on the first one that works."""
-    wanted = link_settings(settings.nats)
+    wanted = link_settings(settings.nats, PROGRAM)
     works = ""
     for url in settings.nats.servers:
         if await _check_server(url, wanted, report) and not works:

@@ -22,10 +22,11 @@ from types import FrameType
 from typing import Any, Callable, Optional
 
 from submitter import settings_file
-from submitter.settings import Logging, Settings
+from submitter.settings import Settings
 from templates import __version__
 from templates.errors import ConfigError
 from templates.log_format import formatter
+from templates.program_settings import Logging
 
 logger = logging.getLogger(__name__)
 

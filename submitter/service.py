@@ -11,11 +11,11 @@ from submitter import backends
 from submitter.agent import Agent
 from submitter.journal import Journal
 from submitter.notify import Notifier, keep_told
-from submitter.settings import Nats, Settings
+from submitter.settings import PROGRAM, Settings
 from submitter.site import Site
 from submitter.table import Table
 from templates.link import Link
-from templates.link_settings import LinkSettings
+from templates.program_settings import link_settings
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ async def serve(settings: Settings) -> int:
         await asyncio.gather(*(agent.announcer.introduce() for agent in agents))
 
     root = settings.nats.root
-    link = Link(link_settings(settings.nats), root, introduce)
+    link = Link(link_settings(settings.nats, PROGRAM), root, introduce)
     for pool in settings.pools:
         site = Site(pool, Journal(pool.directory), backends.make(pool), Table())
         agents.append(Agent(site, link, root, told.set))
@@ -49,21 +49,6 @@ async def serve(settings: Settings) -> int:
     finally:
         telling.cancel()
         await _stop(agents, link)
-
-
-def link_settings(nats: Nats) -> LinkSettings:
-    """How to reach NATS, in the terms of the connection."""
-    return LinkSettings(
-        servers=tuple(nats.servers),
-        name="interlink-submitter",
-        inbox_prefix=nats.inbox_prefix,
-        user=nats.user,
-        password_file=nats.password_file,
-        token_file=nats.token_file,
-        nkey_file=nats.nkey_file,
-        credentials_file=nats.credentials_file,
-        ca_file=nats.ca_file,
-    )
 
 
 def _words(agents: Sequence[Agent], link: Link) -> str:

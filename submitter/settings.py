@@ -11,43 +11,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple, Optional
 
 from templates.build_config import BuildConfig
-from templates.log_format import FORMATS, PLAIN
+from templates.program_settings import Logging, Nats
 from templates.settings_types import (
     REQUIRED,
-    Choice,
     Count,
     CountOrZero,
     Kind,
     Path,
-    PathOrEmpty,
     Quantity,
     Word,
     elsewhere,
 )
 
-
-@dataclass(frozen=True)
-class Nats:
-    """How to reach NATS, and as whom; every secret is in a file of its own."""
-
-    servers: tuple[Annotated[str, Kind.SERVER], ...] = field(default=(), metadata=REQUIRED)
-    """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
-    root: Annotated[str, Kind.SUBJECT] = "interlink"
-    """What all subjects begin with; the same at all sites and in the cluster."""
-    inbox_prefix: Annotated[str, Kind.SUBJECT] = "_INBOX"
-    """Where answers to this site arrive; its NATS user must be allowed to subscribe below it."""
-    user: Word = ""
-    """User name; its password is in password_file."""
-    password_file: PathOrEmpty = ""
-    """File with the password."""
-    token_file: PathOrEmpty = ""
-    """File with a token, instead of user and password."""
-    nkey_file: PathOrEmpty = ""
-    """File with an NKey seed, instead of user and password."""
-    credentials_file: PathOrEmpty = ""
-    """File with a user JWT and its seed (.creds), instead of user and password."""
-    ca_file: PathOrEmpty = ""
-    """Certificates of the CAs to trust; empty: those of the system."""
+PROGRAM = "interlink-submitter"  # how NATS knows us
 
 
 @dataclass(frozen=True)
@@ -127,16 +103,6 @@ class Pool:
     """What pods may ask for."""
     timing: Timing = field(default_factory=Timing)
     """How often things happen."""
-
-
-@dataclass(frozen=True)
-class Logging:
-    """What is logged, to standard error."""
-
-    level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
-    """The least important messages to show."""
-    format: Annotated[str, Choice(FORMATS)] = PLAIN
-    """Lines for people, or JSON."""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from submitter.backends import BACKENDS
-from submitter.settings import Nats, Pool, Settings
+from submitter.settings import Pool, Settings
 from templates import build_config_file, settings_keys
 from templates.build_config import BuildConfig
 from templates.errors import ConfigError, one_line
+from templates.program_settings import WAYS_IN, Nats, mistakes_of_nats
 from templates.settings_keys import Key
 from templates.settings_rules import kind_of
 from templates.settings_schema import Form
@@ -30,7 +31,6 @@ EXAMPLE = Settings(
 """What the sample says where there is no default."""
 
 _FORM = Form(Settings(), strict=True)
-_WAYS_IN = ("password_file", "token_file", "nkey_file", "credentials_file")
 
 
 def read(path: Path) -> Settings:
@@ -87,7 +87,8 @@ def _text(path: Path, where: str) -> str:
 
 
 def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
-    yield from _mistakes_of_nats(settings.nats)
+    yield from mistakes_of_nats(settings.nats)
+    yield from _useless_authority(settings.nats)
     if not settings.pools:
         yield "pools", "must hold at least one pool"
     seen: dict[tuple[str, str], int] = {}
@@ -102,16 +103,7 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
                 yield f"pools[{number}].{key}", f"is that of pools[{first}], too"
 
 
-def _mistakes_of_nats(nats: Nats) -> Iterator[tuple[str, str]]:
-    if not nats.servers:
-        yield "nats.servers", "must hold at least one URL"
-    given = [key for key in _WAYS_IN if getattr(nats, key)]
-    if len(given) > 1:
-        yield f"nats.{given[1]}", f"must not be given together with {given[0]}"
-    if nats.user and not nats.password_file:
-        yield "nats.user", "needs a password_file"
-    if nats.password_file and not nats.user:
-        yield "nats.password_file", "needs a user"
+def _useless_authority(nats: Nats) -> Iterator[tuple[str, str]]:
     secure = ("wss:", "tls:")
     if nats.ca_file and not any(server.startswith(secure) for server in nats.servers):
         yield "nats.ca_file", "is of no use: no server is reached by wss:// or tls://"
@@ -119,4 +111,4 @@ def _mistakes_of_nats(nats: Nats) -> Iterator[tuple[str, str]]:
 
 def secret_files(nats: Nats) -> tuple[tuple[str, str], ...]:
     """Key and path of every file that nobody else may read."""
-    return tuple((name, getattr(nats, name)) for name in _WAYS_IN if getattr(nats, name))
+    return tuple((name, getattr(nats, name)) for name in WAYS_IN if getattr(nats, name))

@@ -1,4 +1,4 @@
-"""What a line of our logs looks like: for people, or as JSON. All of our programs use it."""
+"""What a line of the submitter's log looks like: for people, or as JSON."""
 
 from __future__ import annotations
 

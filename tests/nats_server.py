@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from scripts.lib import certificates
-from tests.processes import free_port
+from scripts.lib.interlink import free_port
 
 
 def program() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 from templates import nats_site, permissions
@@ -42,3 +44,16 @@ class Site:
             ca_file=self.server.ca_file,
         )
         return Link(settings, "interlink")
+
+
+@contextlib.asynccontextmanager
+async def started(*links: Link) -> AsyncIterator[None]:
+    try:
+        for link in links:
+            await link.start()
+        for link in links:
+            assert await link.connected(20), link.trouble
+        yield
+    finally:
+        for link in links:
+            await link.stop()

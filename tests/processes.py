@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -50,14 +49,6 @@ def kill_left(folder: Path, whole_path: bool = False) -> None:
             os.kill(int(line.split()[0]), signal.SIGKILL)
         except ProcessLookupError:
             continue
-
-
-def free_port() -> int:
-    """A port of localhost that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _read(path: Path) -> bytes:

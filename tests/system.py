@@ -19,9 +19,9 @@ from typing import Any, Optional
 
 import yaml
 
-from scripts.lib.interlink import Answer, Plugin, create_request, is_up
+from scripts.lib.interlink import Answer, Plugin, create_request, free_port, is_up
 from tests.nats_server import NatsServer
-from tests.processes import free_port, kill_left
+from tests.processes import kill_left
 
 REPO = Path(__file__).resolve().parent.parent
 POOL = "site-a"

@@ -20,7 +20,7 @@ from templates import nats_site, permissions
 from templates.link import Link, Request
 from templates.permissions import KUEUE, OPERATOR, PLUGIN
 from tests.nats_server import program
-from tests.nats_users import Site
+from tests.nats_users import Site, started
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 LARGE = "0123456789abcdef" * 250_000  # 4 MB: beyond the server's limit, but not compressed
@@ -297,19 +297,6 @@ def test_nobody_may_both_say_and_hear_a_subject(name: str) -> None:
 
 
 # --- what they may --------------------------------------------------------------------------------
-
-
-@contextlib.asynccontextmanager
-async def started(*links: Link) -> AsyncIterator[None]:
-    try:
-        for link in links:
-            await link.start()
-        for link in links:
-            assert await link.connected(20), link.trouble
-        yield
-    finally:
-        for link in links:
-            await link.stop()
 
 
 class Ear:

@@ -123,6 +123,14 @@ def is_up(host: str, port: int) -> bool:
     return True
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
 # --- the request of a pod -----------------------------------------------------------------------
 
 

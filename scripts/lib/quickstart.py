@@ -12,7 +12,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,10 +19,10 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable
 
 from scripts.lib import certificates
-from scripts.lib.interlink import Answer, Plugin, create_request, is_up
+from scripts.lib.interlink import Answer, Plugin, create_request, free_port, is_up
 from templates.errors import InterlinkNatsError
 
 HERE = Path(__file__).resolve().parent
@@ -209,14 +208,6 @@ def _uninterrupted() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 # --- the pod ------------------------------------------------------------------------------------
 
 
@@ -300,9 +291,9 @@ def _reader(plugin: Plugin, pod: dict[str, Any], container: str) -> threading.Th
     return thread
 
 
-def _until_gone(plugin: Plugin, pod: dict[str, Any], limit_s: Optional[float] = STOP_S) -> None:
+def _until_gone(plugin: Plugin, pod: dict[str, Any]) -> None:
     """Wait until the site has removed what the job left."""
-    end = time.monotonic() + (limit_s or 0)
+    end = time.monotonic() + STOP_S
     while time.monotonic() < end:
         if not plugin.status([pod]):
             return

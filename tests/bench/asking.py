@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.lib.interlink import is_up
-from tests.processes import free_port
+from scripts.lib.interlink import free_port, is_up
 
 REPO = Path(__file__).resolve().parents[2]
 CLIENTS = 8

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from scripts.lib.interlink import is_up
-from tests.processes import free_port
+from scripts.lib.interlink import free_port, is_up
 from tests.system import Process, System, request_of, running
 
 pytestmark = pytest.mark.faults

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from scripts.lib.interlink import free_port
 from templates.results import RUNNING, TERMINATED, Record
-from tests.processes import assert_none_left, free_port, marked
+from tests.processes import assert_none_left, marked
 from tests.site import ALICE, BUSYBOX, Finished, Site, pod, sh
 
 WORK = {"name": "work", "mountPath": "/work"}

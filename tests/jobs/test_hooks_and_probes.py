@@ -16,9 +16,10 @@ from typing import Any, Optional
 
 import pytest
 
+from scripts.lib.interlink import free_port
 from templates.build_config import BuildConfig
 from templates.results import RUNNING, TERMINATED, ContainerState, JobState
-from tests.processes import assert_none_left, free_port, marked
+from tests.processes import assert_none_left, marked
 from tests.site import Running, Site, pod, sh
 
 WORK = {"name": "work", "mountPath": "/work"}

@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from scripts.lib.interlink import free_port
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import until
-from tests.processes import free_port
 
 REPO = Path(__file__).resolve().parents[2]
 

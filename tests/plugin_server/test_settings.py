@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from plugin_server.settings import bind_address, keys, link_settings, load, variable
+from plugin_server.settings import bind_address, keys, load, variable
 from templates.errors import ConfigError
+from templates.program_settings import link_settings
 from tests.test_layering import REPO
 
 SERVERS = {"INTERLINK_NATS_SERVERS": "wss://one:443, nats://two:4222"}
@@ -89,7 +90,7 @@ def test_gunicorn_listens_where_it_is_told(listen: str, bind: str) -> None:
 
 def test_the_connection_gets_all_of_its_settings() -> None:
     nats = load({**SERVERS, "INTERLINK_NATS_CA_FILE": "/ca.pem"}).nats
-    assert link_settings(nats).ca_file == "/ca.pem"
+    assert link_settings(nats, "plugin").ca_file == "/ca.pem"
 
 
 def test_the_page_names_every_key_with_its_type_and_default() -> None:

@@ -14,11 +14,11 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from plugin_server import store
+from scripts.lib.interlink import free_port
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import Plugin, until
 from tests.plugin_server.pods import create_request, job_of, pod, status
 from tests.plugin_server.site import Site
-from tests.processes import free_port
 
 MakePlugin = Callable[..., Plugin]
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import yaml
 
-from submitter.settings import Logging, Nats, Policy, Pool, Settings, Timing
+from submitter.settings import Policy, Pool, Settings, Timing
 from submitter.settings_file import EXAMPLE, keys, load, read, sample, secret_files
 from templates.build_config import BuildConfig, Images
 from templates.errors import ConfigError
+from templates.program_settings import Logging, Nats
 from templates.settings_schema import plain
 
 MINIMAL: dict[str, Any] = {

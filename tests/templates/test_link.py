@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import Awaitable, Iterator
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -20,6 +20,7 @@ from templates.errors import WireError
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from tests.nats_server import NatsServer
+from tests.nats_users import started
 
 POOL = "p"
 CREATE = "interlink.create.p.x"
@@ -57,19 +58,6 @@ def run(work: Awaitable[None]) -> None:
         await asyncio.wait_for(work, 60)
 
     asyncio.run(bounded())
-
-
-@contextlib.asynccontextmanager
-async def started(*links: Link) -> AsyncIterator[None]:
-    try:
-        for link in links:
-            await link.start()
-        for link in links:
-            assert await link.connected(20), link.trouble
-        yield
-    finally:
-        for link in links:
-            await link.stop()
 
 
 async def until(condition: Callable[[], object], seconds: float = 30) -> None:
