@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from typing import Any, Callable, Optional
 
 from templates import messages, subjects
 from templates.asking import NotConnected
+from templates.job import Job
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.messages import Delete, LogRequest, Query, Refusal
@@ -110,12 +111,12 @@ class Gateway:
         await self.link.publish(subjects.subject(self._root, HELLO), {})
 
     async def create(
-        self, pool: str, job: str, message: Mapping[str, Any], timeout_s: float
-    ) -> Optional[Refusal]:
-        """Have a job run; None when it is journaled at the site."""
-        where = subjects.subject(self._root, CREATE, pool, job)
-        answer = await self.link.request(pool, where, message, timeout_s)
-        return messages.read_refusal(answer)
+        self, pool: str, jobs: Sequence[Job], timeout_s: float
+    ) -> list[Optional[Refusal]]:
+        """Have jobs run; None for each that is journaled at the site."""
+        where = subjects.subject(self._root, CREATE, pool)
+        answer = await self.link.request(pool, where, messages.create(jobs), timeout_s)
+        return messages.read_outcomes(answer, len(jobs))
 
     async def delete(self, pool: str, delete: Delete, timeout_s: float) -> Optional[Refusal]:
         """Have a job ended; None when the site will see to it, whatever happens."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import shutil
 from typing import Any
 
+from gunicorn.glogging import Logger
+
 from plugin_server import log_lines
 from plugin_server.settings import (
     bind_address,
@@ -26,6 +28,15 @@ try:
 except ConfigError as error:
     raise SystemExit(f"plugin_server: {error}") from None
 
+
+class WithoutAccess(Logger):  # type: ignore[misc]
+    """gunicorn's logger, without the line per request that it prepares although nobody wants it."""
+
+    def access(self, *_: object, **__: object) -> None:
+        """Nothing; /metrics counts the calls."""
+
+
+logger_class = WithoutAccess
 bind = bind_address(_settings.listen)
 workers = _settings.server.workers
 worker_class = "gthread"

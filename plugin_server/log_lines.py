@@ -1,50 +1,74 @@
-"""How log lines look: plain ones for people, or JSON; every line about a job names it."""
+"""Logging for many threads: lines are written a moment later, many at once.
+
+A thread that writes a line itself gives way to all others, and then waits for its turn again: with
+a pod created in each, that takes as long as the translation of the pods.
+"""
 
 from __future__ import annotations
 
-import json
 import logging
+import os
+import sys
+import threading
 import time
+from collections import deque
 from typing import Any
 
-PLAIN = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+LATE_S = 0.05
 
 
-class JsonFormatter(logging.Formatter):
-    """One JSON object per line."""
+class LateLines(logging.Handler):
+    """Standard error, at most ``LATE_S`` late; at once for an error, and at the end."""
 
-    def format(self, record: logging.LogRecord) -> str:
-        fields: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        job = getattr(record, "job", None)
-        if job is not None:
-            fields["job"] = job
-        if record.exc_info:
-            fields["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(fields)
+    def __init__(self) -> None:
+        super().__init__()
+        self._begin()
+        os.register_at_fork(after_in_child=self._begin)
+
+    def _begin(self) -> None:
+        """In each process: the thread that writes does not survive a fork."""
+        self._lines: deque[str] = deque()
+        self._writing = threading.Lock()
+        self._wake = threading.Event()
+        self._has_writer = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Logging's place for a line; others wait meanwhile."""
+        try:
+            self._lines.append(self.format(record) + "\n")
+        except Exception:  # noqa: BLE001 (logging's own way to complain of a wrong call)
+            self.handleError(record)
+            return
+        if record.levelno >= logging.ERROR:
+            self.flush()
+        elif not self._has_writer:
+            self._has_writer = True
+            threading.Thread(target=self._write_for_ever, name="log", daemon=True).start()
+            self._wake.set()
+        elif not self._wake.is_set():
+            self._wake.set()
+
+    def flush(self) -> None:
+        """Write what there is."""
+        with self._writing:
+            lines = [self._lines.popleft() for _ in range(len(self._lines))]
+            sys.stderr.write("".join(lines))
+            sys.stderr.flush()
+
+    def _write_for_ever(self) -> None:
+        while self._wake.wait():
+            time.sleep(LATE_S)
+            self._wake.clear()
+            self.flush()
 
 
 def configuration(level: str, form: str) -> dict[str, Any]:
     """The configuration of Python's logging, for gunicorn and us alike."""
-    formatter: dict[str, Any] = {"format": PLAIN}
-    if form == "json":
-        formatter = {"()": f"{__name__}.{JsonFormatter.__name__}"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"lines": formatter},
-        "handlers": {
-            "stderr": {
-                "class": "logging.StreamHandler",
-                "formatter": "lines",
-                "stream": "ext://sys.stderr",
-            }
-        },
+        "formatters": {"lines": {"()": "templates.log_format.formatter", "name": form}},
+        "handlers": {"stderr": {"()": f"{__name__}.{LateLines.__name__}", "formatter": "lines"}},
         "root": {"level": level.upper(), "handlers": ["stderr"]},
         "loggers": {
             "gunicorn.error": {"level": level.upper(), "propagate": True, "handlers": []},

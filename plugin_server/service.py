@@ -15,6 +15,7 @@ from plugin_server.intents import IntentFiles, IntentKeeper
 from plugin_server.logs import Logs
 from plugin_server.lookups import Lookups
 from plugin_server.pools import Pools
+from plugin_server.sending import Sender
 from plugin_server.settings import Settings
 from plugin_server.snapshots import Snapshots
 from plugin_server.states_table import StatesTable
@@ -67,17 +68,12 @@ class Service:
         create = CreateSettings(
             settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
         )
+        self.sender = Sender(self.bridge, self.gateway, self.deletions)
         self.creates = Creates(
-            create, self.bridge, self.gateway, self.pools, self.table, self.deletions
+            create, self.gateway, self.pools, self.table, self.deletions, self.sender
         )
-        self.logs = Logs(
-            settings.server.log_readers,
-            self.bridge,
-            self.gateway,
-            self.table,
-            self.pools,
-            self.lookups,
-        )
+        readers = settings.server.log_readers
+        self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
         self._default_pool = settings.default_pool
 
     # --- life ---------------------------------------------------------------------------------
@@ -96,12 +92,16 @@ class Service:
     def stop(self) -> None:
         """Close the connection and end the thread."""
         try:
-            self.bridge.call(self.gateway.stop(), START_S)
+            self.bridge.call(self._stop(), START_S)
         except BridgeError as error:
             logger.warning("the connection could not be closed: %s", error)
         self.bridge.stop()
         if self._store is not None:
             self._store.stop()
+
+    async def _stop(self) -> None:
+        self.sender.stop()
+        await self.gateway.stop()
 
     def is_alive(self) -> bool:
         """Whether the loop answers, and the connection has not died without a word."""

@@ -55,11 +55,11 @@ class Agent:
     def _subscribe(self, root: str) -> None:
         pool, hear = self.pool, self._link.subscribe
         for kind, handler in (
-            (subjects.CREATE, self._create),
             (subjects.DELETE, self._delete),
             (subjects.LOGS, self._log),
         ):
             hear(subjects.subject(root, kind, pool, subjects.ANY), handler, queue=pool)
+        hear(subjects.subject(root, subjects.CREATE, pool), self._create, queue=pool)
         hear(subjects.subject(root, subjects.QUERY, pool), self._query, queue=pool)
         hear(subjects.subject(root, subjects.SHUTDOWN, pool), self._shutdown)
         hear(subjects.subject(root, subjects.HELLO), self._hello)
@@ -82,21 +82,33 @@ class Agent:
     async def _create(self, request: Request) -> None:
         await self._answer(request, self._created)
 
-    async def _created(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+    async def _created(self, _: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.announcer.draining:
             raise Refused(DRAINING)
-        job = messages.read_create(message)
-        if job.name != job_name:
-            raise WireError("create.name", "is not that of the subject")
-        if self._site.table.get(job.name) is None:  # a known job is not judged again
-            policy.check(job, self._site.pool.policy)
-            self._site.backend.check(job)
-        outcome = await self._creates.put(job)
-        if isinstance(outcome, Refusal):
-            raise Refused(outcome)
-        if outcome == JOURNALED:
-            self.keeper.take(job)
-        return {"state": outcome}
+        judged = [self._judged(entry) for entry in messages.read_create(message)]
+        jobs = [entry for entry in judged if isinstance(entry, Job)]
+        outcomes = iter(await self._creates.put(jobs))
+        answers: list[Outcome] = []
+        for entry in judged:
+            answer = next(outcomes) if isinstance(entry, Job) else entry
+            if isinstance(entry, Job) and answer == JOURNALED:
+                self.keeper.take(entry)
+            elif isinstance(answer, Refusal):
+                logger.info("pool=%s: a job is refused: %s", self.pool, answer.message)
+            answers.append(answer)
+        return messages.outcomes(answers)
+
+    def _judged(self, entry: Union[Job, WireError]) -> Union[Job, Refusal]:
+        """The job, unless it was sent wrong or the site does not run such a one."""
+        if isinstance(entry, WireError):
+            return _refusal(entry)
+        if self._site.table.get(entry.name) is None:  # a known job is not judged again
+            try:
+                policy.check(entry, self._site.pool.policy)
+                self._site.backend.check(entry)
+            except Forbidden as error:
+                return _refusal(error)
+        return entry
 
     async def _delete(self, request: Request) -> None:
         await self._answer(request, self._deleted)
@@ -105,7 +117,7 @@ class Agent:
         wish = messages.read_delete(message)
         if wish.job != job_name:
             raise WireError("delete.name", "is not that of the subject")
-        outcome = await self._deletes.put(wish)
+        (outcome,) = await self._deletes.put([wish])
         if isinstance(outcome, Refusal):
             raise Refused(outcome)
         known = self.keeper.bury(wish.job, Tombstone(0, wish.grace_period_s))

@@ -37,10 +37,9 @@ from templates.messages import (
     UNAVAILABLE,
     Delete,
     Refusal,
-    create,
-    read_create,
+    describe,
+    read_job,
 )
-from templates.wire import ATTACHMENTS
 
 JOURNALED = "journaled"
 KNOWN = "known"
@@ -217,8 +216,7 @@ class Journal:
 
 def dump_request(job: Job, accepted_ms: int) -> bytes:
     """request.json: the job without its script and files."""
-    slim = create(job._replace(files=()))
-    del slim[ATTACHMENTS]
+    slim = describe(job._replace(files=()))
     return json.dumps({**slim, "accepted_ms": accepted_ms}, separators=(",", ":")).encode()
 
 
@@ -229,7 +227,7 @@ def load_request(raw: bytes) -> tuple[Job, int]:
         accepted_ms = int(message["accepted_ms"])
     except (ValueError, KeyError, TypeError):
         raise WireError("request.json", "cannot be read") from None
-    return read_create({**message, ATTACHMENTS: [_SCRIPT]}), accepted_ms
+    return read_job(message, [_SCRIPT]), accepted_ms
 
 
 def read(path: str) -> Optional[bytes]:

@@ -1,4 +1,4 @@
-"""What a line of the submitter's log looks like: for people, or as JSON."""
+"""What a line of our programs' logs looks like: for people, or as JSON."""
 
 from __future__ import annotations
 
@@ -38,6 +38,9 @@ class JsonLines(Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        job = getattr(record, "job", None)
+        if job is not None:
+            fields["job"] = job
         trace = _traceback(self, record)
         if trace:
             fields["exception"] = trace

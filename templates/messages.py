@@ -6,15 +6,17 @@ are ignored, so that a message can grow; a missing or wrong one is a ``WireError
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Optional
+from itertools import accumulate
+from typing import Any, NamedTuple, Optional, Union
 
 from templates.errors import PodRejected, WireError, one_line
 from templates.fields import (
     flag_at,
     list_at,
     object_at,
+    objects_at,
     text_at,
     text_map_at,
     texts_at,
@@ -99,27 +101,63 @@ def count_at(holder: Mapping[str, Any], key: str, where: str, minimum: int = 0) 
 # --- create -------------------------------------------------------------------------------------
 
 
-def create(job: Job) -> dict[str, Any]:
-    """A job to run; its script and the contents of its files are attachments."""
-    message = job._asdict()
-    del message["script"]
-    message["gpus"] = dict(job.gpus)
-    message["other_resources"] = dict(job.other_resources)
-    message["annotations"] = dict(job.annotations)
-    message["files"] = [(file.path, file.mode, file.secret) for file in job.files]
-    message[ATTACHMENTS] = [job.script.encode(), *(file.content for file in job.files)]
-    return message
+def create(jobs: Iterable[Job]) -> dict[str, Any]:
+    """Jobs to run; their scripts and the contents of their files are attachments."""
+    described: list[dict[str, Any]] = []
+    attached: list[bytes] = []
+    for job in jobs:
+        described.append(describe(job))
+        attached.append(job.script.encode())
+        attached += [file.content for file in job.files]
+    return {"jobs": described, ATTACHMENTS: attached}
 
 
-def read_create(message: Mapping[str, Any]) -> Job:
-    """The job in a create message."""
+def read_create(message: Mapping[str, Any]) -> list[Union[Job, WireError]]:
+    """The jobs in a create message, each or what is wrong with it; the order is the sender's."""
+    with reading():
+        described = list_at(message, "jobs", "create")
+    attached = message.get(ATTACHMENTS)
+    if type(attached) is not list or {*map(type, attached)} - {bytes}:
+        raise WireError("create.attachments", "must be scripts and the contents of files")
+    counts = [1 + _number_of_files(entry) for entry in described]
+    if not counts or sum(counts) != len(attached):
+        raise WireError("create.attachments", "are not those of the jobs")
+    jobs: list[Union[Job, WireError]] = []
+    for entry, end, count in zip(described, accumulate(counts), counts):
+        try:
+            jobs.append(read_job(entry, attached[end - count : end]))
+        except WireError as error:
+            jobs.append(error)
+    return jobs
+
+
+def _number_of_files(described: object) -> int:
+    files = described.get("files", []) if type(described) is dict else None
+    if type(files) is not list:
+        raise WireError("create.jobs", "must be objects with a list of files each")
+    return len(files)
+
+
+def describe(job: Job) -> dict[str, Any]:
+    """A job without its script and the contents of its files."""
+    described = job._asdict()
+    del described["script"]
+    described["gpus"] = dict(job.gpus)
+    described["other_resources"] = dict(job.other_resources)
+    described["annotations"] = dict(job.annotations)
+    described["files"] = [(file.path, file.mode, file.secret) for file in job.files]
+    return described
+
+
+def read_job(message: Mapping[str, Any], attached: Sequence[bytes]) -> Job:
+    """The job that was described, with its script and the contents of its files."""
     where = "create"
+    script, *contents = attached
     with reading():
         name = text_at(message, "name", where)
         if uid_of(name) != text_at(message, "uid", where):
             raise WireError("create.uid", "is not that of the job's name")
         wall_time, gpus = message.get("wall_time_s"), object_at(message, "gpus", where)
-        script, *contents = _attached(message)
         return Job(
             name=name,
             uid=text_at(message, "uid", where),
@@ -139,13 +177,6 @@ def read_create(message: Mapping[str, Any]) -> Job:
             host_paths=tuple(texts_at(message, "host_paths", where)),
             privileged=bool(flag_at(message, "privileged", where)),
         )
-
-
-def _attached(message: Mapping[str, Any]) -> list[bytes]:
-    attached = message.get(ATTACHMENTS)
-    if type(attached) is not list or not attached or {*map(type, attached)} != {bytes}:
-        raise WireError("create.attachments", "must be a script and the contents of the files")
-    return attached
 
 
 def _read_script(content: bytes) -> str:
@@ -236,6 +267,28 @@ def read_refusal(message: Mapping[str, Any]) -> Optional[Refusal]:
         raw = object_at(message, "refused", "answer")
         code, words = text_at(raw, "code", where), one_line(text_at(raw, "message", where))
         return Refusal(code, words, bool(flag_at(raw, "retry", where)))
+
+
+def outcomes(answers: Iterable[Union[str, Refusal]]) -> dict[str, Any]:
+    """The answer to a create: of each job its state, or why it was refused."""
+    return {
+        "outcomes": [
+            refusal(answer) if isinstance(answer, Refusal) else {"state": answer}
+            for answer in answers
+        ]
+    }
+
+
+def read_outcomes(message: Mapping[str, Any], count: int) -> list[Optional[Refusal]]:
+    """Of each of so many jobs why it was refused; None for those that are journaled."""
+    refused = read_refusal(message)
+    if refused is not None:
+        return [refused] * count
+    with reading():
+        answers = objects_at(message, "outcomes", "answer")
+    if len(answers) != count:
+        raise WireError("answer.outcomes", f"must be {count}, one for each job")
+    return [read_refusal(answer) for answer in answers]
 
 
 # --- logs ---------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """The NATS subjects: built and parsed here and nowhere else.
 
-    <root>.create.<pool>.<job>       request    plugin -> submitter
+    <root>.create.<pool>             request    plugin -> submitter
     <root>.delete.<pool>.<job>       request    plugin -> submitter
     <root>.logs.<pool>.<job>         request    plugin -> submitter, answered by a stream
     <root>.query.<pool>              request    plugin -> submitter
@@ -45,9 +45,9 @@ DEFAULT_ROOT = "interlink"
 ANY = "*"
 
 _WITH_ITEM = frozenset(
-    (CREATE, DELETE, LOGS, REQUEST_PARTS, ANSWER_PARTS)
+    (DELETE, LOGS, REQUEST_PARTS, ANSWER_PARTS)
 )  # a job, or the id of a large message
-_WITH_POOL = frozenset((QUERY, CONFIG, RESOURCES, STATUS, SHUTDOWN))
+_WITH_POOL = frozenset((CREATE, QUERY, CONFIG, RESOURCES, STATUS, SHUTDOWN))
 _ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 

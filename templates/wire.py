@@ -20,7 +20,7 @@ from templates.errors import PodRejected, WireError
 from templates.fields import object_at, text_at
 
 VERSION = 1
-COMPRESS_ABOVE = 64 * 1024  # below, the time for it costs more than the bytes
+COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
 MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more room than as JSON
 

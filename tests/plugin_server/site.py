@@ -32,7 +32,6 @@ from templates.subjects import (
     QUERY,
     RESOURCES,
     STATUS,
-    parse,
     subject,
 )
 
@@ -51,6 +50,7 @@ class Site:
         self.page = 500
         self.jobs: dict[str, JobStatus] = {}
         self.created: list[Job] = []
+        self.together: list[int] = []  # jobs in each create message
         self.deleted: list[messages.Delete] = []
         self.queries: list[messages.Query] = []
         self.log_requests: list[LogRequest] = []
@@ -72,7 +72,7 @@ class Site:
             (QUERY, self._query),
             (LOGS, self._logs),
         ):
-            where = subject(ROOT, kind, self.pool, ANY if kind != QUERY else "")
+            where = subject(ROOT, kind, self.pool, ANY)
             self._link.subscribe(where, handle, queue=self.pool)
         self._link.subscribe(subject(ROOT, HELLO), self._hello)
         self._bridge.call(self._link.start(), 5)
@@ -141,15 +141,23 @@ class Site:
         return refusal is not None or kind in self.mute
 
     async def _create(self, request: Request) -> None:
-        job = messages.read_create(await request.message(self.pool))
-        assert parse(ROOT, request.subject).item == job.name
-        if await self._refused(CREATE, request, job):
-            return
+        outcomes = []
+        jobs = messages.read_create(await request.message(self.pool))
+        self.together.append(len(jobs))
+        for job in jobs:
+            assert isinstance(job, Job), job
+            outcomes.append(self.refuse(CREATE, job) or self._take(job))
+        if CREATE not in self.mute:
+            await request.answer(self.pool, messages.outcomes(outcomes))
+
+    def _take(self, job: Job) -> str:
+        if CREATE in self.mute:
+            return ""
         known = job.name in self.jobs
         self.created.append(job)
         if not known:
             self.jobs[job.name] = accepted(job)
-        await request.answer(self.pool, {"state": "known" if known else "journaled"})
+        return "known" if known else "journaled"
 
     async def _delete(self, request: Request) -> None:
         delete = messages.read_delete(await request.message(self.pool))

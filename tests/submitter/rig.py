@@ -121,7 +121,8 @@ class Centre:
         return self.do(self.asking(kind, item, message, timeout_s))
 
     def create(self, job: Job) -> Any:
-        return self.ask(subjects.CREATE, job.name, messages.create(job))
+        answer = self.ask(subjects.CREATE, "", messages.create([job]))
+        return answer["outcomes"][0] if "outcomes" in answer else answer
 
     def delete(self, job: str, grace: Optional[int] = None) -> Any:
         return self.ask(subjects.DELETE, job, messages.delete(Delete(job, grace)))

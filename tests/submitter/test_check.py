@@ -268,7 +268,7 @@ def test_rights_that_are_missing_are_named(case: Case) -> None:
         "publish interlink.status.b",
         "publish interlink.resources.b",
         "publish interlink.requestparts.b.check",
-        "subscribe interlink.create.b.check (queue group b)",
+        "subscribe interlink.create.b (queue group b)",
         "subscribe interlink.query.b (queue group b)",
         "subscribe interlink.answerparts.b.check",
         "subscribe interlink.shutdown.b",

@@ -61,11 +61,41 @@ def complaint(read: Callable[[dict[str, Any]], object], message: dict[str, Any])
 
 @pytest.mark.parametrize("job", [FULL, LEAST], ids=["full", "least"])
 def test_a_job(job: Job) -> None:
-    assert messages.read_create(over_the_wire(messages.create(job))) == job
+    assert messages.read_create(over_the_wire(messages.create([job]))) == [job]
+
+
+def test_many_jobs_in_one_message() -> None:
+    jobs = [FULL, LEAST, FULL]
+    assert messages.read_create(over_the_wire(messages.create(jobs))) == jobs
+
+
+def test_a_wrong_job_does_not_spoil_those_beside_it() -> None:
+    message = messages.create([LEAST, FULL, LEAST])
+    message["jobs"][1]["pod"] = 5
+    first, wrong, last = messages.read_create(over_the_wire(message))
+    assert (first, last) == (LEAST, LEAST)
+    assert str(wrong) == "create.pod: must be a string, not a number"
+
+
+def test_the_outcomes_of_many_jobs() -> None:
+    full = Refusal("unavailable", "the disk is full", True)
+    answer = over_the_wire(messages.outcomes(["journaled", full, "known"]))
+    assert messages.read_outcomes(answer, 3) == [None, full, None]
+    refused = over_the_wire(messages.refusal(full))
+    assert messages.read_outcomes(refused, 2) == [full, full]
+
+
+@pytest.mark.parametrize("outcomes", [[], [{}], [{}] * 3, ["journaled"] * 2, {}, None])
+def test_outcomes_that_cannot_be(outcomes: Any) -> None:
+    assert "answer.outcomes" in complaint(read_two_outcomes, {"outcomes": outcomes})
+
+
+def read_two_outcomes(message: dict[str, Any]) -> object:
+    return messages.read_outcomes(message, 2)
 
 
 def test_the_script_and_the_files_of_a_job_stand_as_they_are_behind_the_rest() -> None:
-    head, _, attached = wire.encode(messages.create(FULL)).partition(b"\n")
+    head, _, attached = wire.encode(messages.create([FULL])).partition(b"\n")
     assert attached == FULL.script.encode() + b"".join(file.content for file in FULL.files)
     assert b"A=b" not in head
 
@@ -113,15 +143,25 @@ def test_the_end_of_a_log() -> None:
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
-    message = {**messages.create(FULL), "colour": "green"}
-    assert messages.read_create(over_the_wire(message)) == FULL
+    message = {**changed(colour="green"), "colour": "green"}
+    assert messages.read_create(over_the_wire(message)) == [FULL]
 
 
 # --- what cannot be -------------------------------------------------------------------------------
 
 
 def changed(**fields: Any) -> dict[str, Any]:
-    return {**messages.create(FULL), **fields}
+    message = messages.create([FULL])
+    message["jobs"][0].update(fields)
+    return message
+
+
+def read_one(message: dict[str, Any]) -> Job:
+    """The job in a create message; raises what is wrong with it."""
+    job, *_ = messages.read_create(message)
+    if isinstance(job, WireError):
+        raise job
+    return job
 
 
 @pytest.mark.parametrize(
@@ -135,11 +175,6 @@ def changed(**fields: Any) -> dict[str, Any]:
         ({"namespace": "a.b"}, "create.namespace: must be 1 to 63"),
         ({"namespace": "a/../b"}, "create.namespace: must be 1 to 63"),
         ({"pod": []}, "create.pod: must be a string, not a list"),
-        ({"attachments": []}, "create.attachments: must be a script and the contents"),
-        ({"attachments": [b""] * 4}, "create.script: must not be empty"),
-        ({"attachments": [b"\xff"] * 4}, "create.script: is not UTF-8 text"),
-        ({"attachments": [b"x"] * 3}, "create.files: must be as many as the attachments"),
-        ({"files": {}}, "create.files: must be a list"),
         ({"files": [[]] * 3}, "create.files: must be lists of path"),
         ({"files": ["x"] * 3}, "create.files: must be lists of path"),
         ({"files": [["a", True, True]] * 3}, "create.files: must be lists of path"),
@@ -168,7 +203,25 @@ def changed(**fields: Any) -> dict[str, Any]:
     ],
 )
 def test_a_job_that_cannot_be(fields: dict[str, Any], words: str) -> None:
-    assert words in complaint(messages.read_create, changed(**fields))
+    assert words in complaint(read_one, changed(**fields))
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"attachments": []}, "create.attachments: are not those of the jobs"),
+        ({"attachments": [b"x"] * 3}, "create.attachments: are not those of the jobs"),
+        ({"attachments": [b"x"] * 5}, "create.attachments: are not those of the jobs"),
+        ({"attachments": [b""] * 4}, "create.script: must not be empty"),
+        ({"attachments": [b"\xff"] * 4}, "create.script: is not UTF-8 text"),
+        ({"jobs": []}, "create.attachments: are not those of the jobs"),
+        ({"jobs": {}}, "create.jobs: must be a list"),
+        ({"jobs": [1]}, "create.jobs: must be objects"),
+        ({"jobs": [{"files": {}}]}, "create.jobs: must be objects with a list of files"),
+    ],
+)
+def test_a_create_that_cannot_be(fields: dict[str, Any], words: str) -> None:
+    assert words in complaint(read_one, {**messages.create([FULL]), **fields})
 
 
 @pytest.mark.parametrize(
@@ -176,7 +229,7 @@ def test_a_job_that_cannot_be(fields: dict[str, Any], words: str) -> None:
     ["", "/etc/passwd", "../x", "a/../x", "a//b", "./a", "a/.", "a/", "a\0b", "..", ".", "/"],
 )
 def test_no_file_leaves_the_directory_of_its_job(path: str) -> None:
-    words = complaint(messages.read_create, changed(files=[[path, 0, False]] * 3))
+    words = complaint(read_one, changed(files=[[path, 0, False]] * 3))
     assert "a path must be relative, without dots" in words
 
 
@@ -238,7 +291,7 @@ def test_an_end_of_a_log_that_cannot_be(fields: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (messages.read_create, messages.create(FULL)),
+        (read_one, messages.create([FULL])),
         (messages.read_delete, messages.delete(Delete(NAME, 5))),
         (messages.read_query, messages.query(Query((NAME,), "x"))),
         (messages.read_log_request, messages.log_request(LOG)),

@@ -10,7 +10,7 @@ from templates.subjects import ANY, Address, check_root, is_inbox, parse, subjec
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 ALL = [
-    (subjects.CREATE, "p", JOB),
+    (subjects.CREATE, "p", ""),
     (subjects.DELETE, "p", JOB),
     (subjects.LOGS, "p", JOB),
     (subjects.REQUEST_PARTS, "p", "0a"),
@@ -31,7 +31,7 @@ def test_what_is_built_is_parsed(root: str, kind: str, pool: str, item: str) -> 
 
 
 def test_the_documented_subjects_are_these() -> None:
-    assert subject("interlink", subjects.CREATE, "p", JOB) == f"interlink.create.p.{JOB}"
+    assert subject("interlink", subjects.DELETE, "p", JOB) == f"interlink.delete.p.{JOB}"
     assert subject("interlink", subjects.STATUS, "p", ANY) == "interlink.status.p"
     assert subject("interlink", subjects.LOGS, ANY, ANY) == "interlink.logs.*.*"
     assert subject("interlink", subjects.HELLO) == "interlink.hello"
@@ -45,7 +45,7 @@ def test_what_cannot_be_a_token_is_not_built(bad: str) -> None:
     with pytest.raises(WireError):
         subject("interlink", subjects.STATUS, bad)
     with pytest.raises(WireError):
-        subject("interlink", subjects.CREATE, "p", bad)
+        subject("interlink", subjects.DELETE, "p", bad)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_what_cannot_be_a_token_is_not_built(bad: str) -> None:
         "interlink.status.p.q",
         "interlink.status.*",
         "interlink.status.>",
-        "interlink.create.p",
-        "interlink.create.p.",
-        "interlink.create..x",
+        "interlink.delete.p",
+        "interlink.delete.p.",
+        "interlink.delete..x",
         "interlink.hello.p",
         "interlink.nonesuch",
         "interlink.nonesuch.p",
