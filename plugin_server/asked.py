@@ -6,13 +6,13 @@ what stands here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from plugin_server.errors import Malformed
 from templates.errors import PodRejected
 from templates.fields import number_at, object_at, objects_at, text_at, text_map_at
+from templates.json_text import load_json
 from templates.names import check_token, check_uid
 from templates.wellknown import JOB_ID, POOL_ANNOTATION, POOL_TOLERATION
 
@@ -58,7 +58,7 @@ class Asked(NamedTuple):
 def decode(body: bytes) -> Any:
     """The JSON of a request."""
     try:
-        return json.loads(body)
+        return load_json(body)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"the request is not JSON: {error}") from None
 

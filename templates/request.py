@@ -6,13 +6,13 @@ resolved the variables of the containers already and hands them over in no parti
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
 from templates.errors import PodRejected
 from templates.fields import check_texts, object_at, objects_at, text_at, wrong
+from templates.json_text import load_json
 from templates.objects import name_of, read_config_map, read_projected, read_secret
 from templates.pod import Content, Pod
 from templates.spec import Source, read_pod
@@ -20,7 +20,7 @@ from templates.variables import received_variables
 
 _Read = TypeVar("_Read")
 
-_SUSPECT = re.compile(r"\\u(?:0000|[dD][89a-fA-F])")  # only so can NUL and surrogates come in
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # only so can NUL and surrogates come in
 _DEEPEST = 16  # levels of jobConfig that are cleaned of zero values; interLink's has three
 
 
@@ -47,8 +47,7 @@ def read_create_request(body: bytes) -> Pod:
 
 def _decode(body: bytes) -> dict[str, Any]:
     try:
-        text = body.decode("utf-8")
-        request = json.loads(text)
+        request = load_json(body)
     except (ValueError, RecursionError) as error:
         raise PodRejected("request", f"is not JSON: {error}") from None
     if type(request) is list:
@@ -57,8 +56,8 @@ def _decode(body: bytes) -> dict[str, Any]:
         request = request[0]
     if type(request) is not dict:
         raise wrong("request", "an object", request)
-    escape = text.find("\\")  # one character is found far quicker than two
-    if escape >= 0 and _SUSPECT.search(text, escape):
+    escape = body.find(b"\\")  # one character is found far quicker than two
+    if escape >= 0 and _SUSPECT.search(body, escape):
         check_texts("request.container", request.get("container"), allow_nul=True)
         for key in ("pod", "jobScript", "jobConfig"):
             check_texts(key, request.get(key))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from templates.errors import PodRejected, WireError
 from templates.fields import object_at, text_at
+from templates.json_text import load_json
 
 VERSION = 1
 COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
@@ -80,7 +81,7 @@ def _head(raw: bytes) -> dict[str, Any]:
     if len(raw) > MOST_VALUES and sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
         raise WireError("message", f"has more than {MOST_VALUES} values")
     try:
-        message = json.loads(raw)
+        message = load_json(raw)
         if _SURROGATE.search(raw):
             json.dumps(message, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:

@@ -38,6 +38,7 @@ CONNECTION = {
 # What single modules may import besides that.
 EXTRA = {
     "submitter/backends/kubernetes.py": {"kubernetes"},
+    "templates/json_text.py": {"orjson"},
     "templates/nats_site.py": {"nkeys"},
     **{module: {"nats"} for module in CONNECTION},
 }

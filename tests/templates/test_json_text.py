@@ -1,0 +1,66 @@
+"""JSON is read alike with and without orjson, but for the words of a complaint."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from templates import json_text
+from templates.json_text import load_json
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(VALUES, st.booleans())
+def test_what_python_writes_is_read(value: Any, ascii_only: bool) -> None:
+    try:
+        raw = json.dumps(value, ensure_ascii=ascii_only).encode()
+    except UnicodeEncodeError:
+        raw = json.dumps(value).encode()
+    assert load_json(raw) == json.loads(raw)
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'"\\ud800"',
+        b'{"a": 1, "a": 2}',
+        b"1e400",
+        b"-0",
+        b" [1 ]\n",
+        b'"\\u0000"',
+        b"[" * 900 + b"]" * 900,
+    ],
+)
+def test_odd_json_is_read_as_python_does(raw: bytes) -> None:
+    assert load_json(raw) == json.loads(raw)
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{", b"nul", b"\xff", b"'a'", b"[1,]", b"01", b"\xef\xbb\xbf1", b'"\n"', b"1 2"]
+)
+def test_what_is_no_json_is_refused_in_the_same_words(
+    raw: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ValueError, match=r".") as quick:
+        load_json(raw)
+    monkeypatch.setattr(json_text, "_quick", None)
+    with pytest.raises(ValueError, match=r".") as slow:
+        load_json(raw)
+    assert str(quick.value) == str(slow.value)
+
+
+def test_what_is_nested_too_deep_is_refused() -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        load_json(b"[" * 100_000)
