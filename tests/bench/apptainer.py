@@ -1,9 +1,9 @@
 """How much longer a job takes under Apptainer than a bare ``apptainer exec`` of the same command.
 
-One row for each way in which an image is started: an image file that is read-only, one with a
-writable layer over it (what a pod gets that says nothing), and an unpacked directory. Both sides
-run in turns, inside the site's root as its ordinary user and timed by one bash there, so that
-getting in costs neither of them anything. The median of each counts.
+One row for each way in which an image is started: an image file and an unpacked directory, each
+read-only and with a writable layer over it (what a pod gets that says nothing). Both sides run in
+turns, inside the site's root as its ordinary user and timed by one bash there, so that getting in
+costs neither of them anything. The median of each counts.
 """
 
 from __future__ import annotations
@@ -64,9 +64,14 @@ PAIRS = (
         ("apptainer", "exec", "--writable-tmpfs", SIF, "true"),
     ),
     Pair(
-        "apptainer: directory",
-        {"image": TREE, "command": ["true"]},
+        "apptainer: directory, read-only",
+        {"image": TREE, "command": ["true"], **READ_ONLY},
         ("apptainer", "exec", TREE, "true"),
+    ),
+    Pair(
+        "apptainer: directory, writable",
+        {"image": TREE, "command": ["true"]},
+        ("apptainer", "exec", "--writable-tmpfs", TREE, "true"),
     ),
 )
 
