@@ -42,7 +42,7 @@ def _broken(job: Job, policy: Policy) -> Iterator[tuple[str, str]]:
             yield "images", image or "a container without an image"
     yield from _broken_by_annotations(job, policy)
     for path in job.host_paths:
-        if not _is_below(path, policy.host_paths):
+        if not _is_below(path, policy.host_paths or ()):
             yield "host_paths", path or "an empty path"
     if job.privileged and not policy.privileged:
         yield "privileged", "privileged containers and added capabilities"

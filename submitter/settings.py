@@ -42,8 +42,8 @@ class Policy:
     """These are refused, whatever ``annotations`` says."""
     forbidden_flags: tuple[Word, ...] = ()
     """Flags of the batch system that a pod's flags annotation must not contain."""
-    host_paths: tuple[Path, ...] = ()
-    """hostPath volumes must be one of these or below one."""
+    host_paths: Optional[tuple[Path, ...]] = None
+    """hostPath volumes must be one of these or below one; by default those that ``build`` has."""
     privileged: bool = False
     """Whether privileged containers and added capabilities may run here."""
     cpu: Optional[Annotated[str, Kind.CPU]] = None

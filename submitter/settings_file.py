@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,7 @@ def load(text: str, name: str, folder: Path = Path()) -> Settings:
     settings: Settings = _FORM.load(written, name)
     for where, what in _mistakes(settings):
         raise ConfigError(f"{name}: {where}", what)
-    return settings
+    return replace(settings, pools=tuple(_completed(pool) for pool in settings.pools))
 
 
 def keys() -> tuple[Key, ...]:
@@ -62,6 +63,14 @@ def sample() -> str:
     """A file that holds every key, explained in comments."""
     title = "The site's submitter. Every key is here; where it has a default, that is its value."
     return settings_keys.sample(EXAMPLE, title)
+
+
+def _completed(pool: Pool) -> Pool:
+    """The pool, with the defaults that follow from other keys."""
+    built = tuple(path.path for path in pool.build.volumes.host_paths)
+    if pool.policy.host_paths is not None or not built:
+        return pool
+    return replace(pool, policy=replace(pool.policy, host_paths=built))
 
 
 def _with_build(pool: Any, where: str, folder: Path) -> Any:

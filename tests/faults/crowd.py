@@ -127,10 +127,14 @@ class Crowd:
             self._over.set()
         for thread in threads:
             thread.join(10)
-        assert [wrong for job in self.jobs if (wrong := job.wrong())] == []
+        wrong = [said for job in self.jobs if (said := job.wrong())]
+        assert not wrong, "\n".join(wrong)
         ran = {path.name: len(path.read_text().splitlines()) for path in self.runs.iterdir()}
-        assert ran == {str(job.number): 1 for job in self.jobs}
+        odd = {job.number: ran.get(str(job.number), 0) for job in self.jobs}
+        odd = {number: count for number, count in odd.items() if count != 1}
+        assert not odd, f"so often did jobs run: {odd}"
 
     def check_logs(self) -> None:
         for job in self.jobs:
-            assert self.system.log(job.pod) == job.output
+            log = self.system.log(job.pod)
+            assert log == job.output, f"{job_of(job.pod)}: {log!r}, not {job.output!r}"

@@ -268,3 +268,14 @@ def test_every_key_has_its_words() -> None:
 def test_secret_files_are_those_that_hold_a_way_in() -> None:
     nats = Nats(user="me", password_file="/p", nkey_file="/n", ca_file="/ca")
     assert secret_files(nats) == (("password_file", "/p"), ("nkey_file", "/n"))
+
+
+@pytest.mark.parametrize(
+    ("policy", "allowed"), [({}, ("/data", "/cvmfs")), ({"host_paths": ["/data"]}, ("/data",))]
+)
+def test_host_paths_are_those_of_the_build_configuration_unless_the_policy_has_its_own(
+    policy: dict[str, Any], allowed: tuple[str, ...]
+) -> None:
+    build = {"volumes": {"host_paths": [{"path": "/data"}, {"path": "/cvmfs"}]}}
+    (pool,) = load(with_pool(policy=policy, build=build), "submitter.yaml").pools
+    assert pool.policy.host_paths == allowed
