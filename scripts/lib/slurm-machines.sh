@@ -1,0 +1,109 @@
+#!/bin/bash
+# The first process of a Slurm site, and of each of its machines: it holds name spaces, and what runs in
+# them ends with it. scripts/slurm-site starts it.
+#
+#   slurm-machines.sh site ROOT DIR REPOSITORY FD   the site; gone at once when FD is closed before a line came
+#   slurm-machines.sh machine NAME DIR              one of its machines, inside of the site
+set -euo pipefail
+
+# Whatever loses its parent is waited for here.
+hold() {
+    trap : TERM INT HUP
+    while :; do sleep 1000000 & wait $! || true; done
+}
+
+# A root of its own: what is in ROOT, read only, with what belongs to this site from DIR.
+make_root() { # ROOT DIR REPOSITORY
+    local entry name
+    mkdir -p "$2/root"
+    mount -t tmpfs -o mode=755 tmpfs "$2/root"
+    cd "$2/root"
+    for entry in "$1"/*; do
+        name=${entry##*/}
+        case $name in
+        dev | home | proc | root | run | srv | sys | tmp) mkdir "$name" ;;
+        *)
+            if [ -L "$entry" ]; then
+                cp -P "$entry" "$name"
+            elif [ -d "$entry" ]; then
+                mkdir "$name"
+                mount --bind "$entry" "$name"
+                mount -o remount,bind,ro "$name"
+            fi ;;
+        esac
+    done
+    mkdir -p old interlink-nats srv/images
+    mount --bind "$1/srv/images" srv/images
+    mount -o remount,bind,ro srv/images
+    mount --bind "$3" interlink-nats
+    mount -o remount,bind,ro interlink-nats
+    mount --bind "$2/home" home
+    mount --bind "$2/etc" etc/slurm
+    mount --bind "$2/etc/hosts" etc/hosts
+    mount --bind "$2/log" var/log/slurm
+    mount --bind "$2/spool" var/spool/slurm
+    mount --bind "$2/database" var/lib/mysql
+    mount -t proc proc proc
+    make_devices
+    pivot_root . old
+    umount -l /old
+    cd /
+}
+
+# Only what every machine has, and GPUs that are none.
+make_devices() {
+    mount -t tmpfs -o mode=755 tmpfs dev
+    local name
+    while read -r name major minor; do
+        mknod -m 666 "dev/$name" c "$major" "$minor"
+    done <<'DEVICES'
+null 1 3
+zero 1 5
+full 1 7
+random 1 8
+urandom 1 9
+tty 5 0
+fuse 10 229
+gpu0 1 3
+gpu1 1 3
+DEVICES
+    mkdir dev/pts dev/shm
+    mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts dev/pts
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    ln -s /proc/self/fd/0 dev/stdin
+    ln -s /proc/self/fd/1 dev/stdout
+    ln -s /proc/self/fd/2 dev/stderr
+}
+
+case $1 in
+site)
+    hostname site
+    make_root "$2" "$3" "$4"
+    ip link set lo up
+    ip link add site type bridge
+    ip link set site up
+    echo ready
+    exec >&2
+    read -r _ <&"$5" || exit 1
+    eval "exec $5<&-"
+    hold
+    ;;
+machine)
+    hostname "$2"
+    for folder in /run /tmp /var/tmp /dev/shm; do mount -t tmpfs -o mode=1777 tmpfs "$folder"; done
+    mount -t sysfs -o ro sysfs /sys
+    chmod 755 /run
+    mkdir -p /run/lock /run/munge /run/slurm /run/mysqld /run/user
+    chown munge /run/munge
+    chown slurm /run/slurm
+    chown mysql /run/mysqld
+    # The shared files are also where this machine (the one that the site runs on) has them.
+    mkdir -p "$3/home"
+    mount --bind /home "$3/home"
+    ip link set lo up
+    echo ready
+    exec >&2
+    hold
+    ;;
+esac

@@ -1,0 +1,114 @@
+# The root file system of every machine of a Slurm site, made once: the site root (scripts/site-root)
+# with Slurm, its database and MPI. Source common.sh and python.sh first.
+# shellcheck shell=bash disable=SC2154
+
+# Raise this when the packages or the set-up below change: the old folder is then left unused.
+slurm_version=2
+slurm_packages=(slurm-wlm slurm-client slurmdbd slurm-wlm-mysql-plugin munge mariadb-server openmpi-bin
+    nftables iproute2 iputils-ping python3 python3-venv)
+
+# Set $slurm_root to where it is (or will be), and $slurm_venv to its Python environment, as seen inside.
+name_slurm_root() {
+    local site
+    site=$("$here/site-root" path)
+    slurm_root=$cache/slurm-${site##*/}-$slurm_version
+    find_python
+    slurm_venv=/opt/interlink/$(requirements | sha256sum | cut -c1-12)
+}
+
+# Build what is not there yet. Two of our scripts may start at the same moment: one builds, the other waits.
+build_slurm_root() {
+    name_slurm_root
+    [ -e "$slurm_root/.complete" ] && [ -e "$slurm_root$slurm_venv/.complete" ] && return
+    exec 8>"$slurm_root.lock"
+    flock 8
+    if [ ! -e "$slurm_root/.complete" ]; then
+        make_slurm_root
+    fi
+    if [ ! -e "$slurm_root$slurm_venv/.complete" ]; then
+        say "installing what the submitter needs, for the Python of the Slurm root"
+        make_slurm_venv >>"$slurm_root.log" 2>&1 || die "pip could not install it: see $slurm_root.log"
+    fi
+    exec 8>&-
+}
+
+make_slurm_root() {
+    "$here/site-root" make
+    say "building the Slurm root from the site root (two or three minutes, log: $slurm_root.log)"
+    rm -rf "$slurm_root"
+    : >"$slurm_root.log"
+    local step
+    for step in copy_site_root install_slurm install_old_mariadb_client set_up_mpi make_database; do
+        say "... ${step//_/ }"
+        "$step" >>"$slurm_root.log" 2>&1 || die "the Slurm root could not be built ($step): see $slurm_root.log"
+    done
+    touch "$slurm_root/.complete"
+    say "Slurm root ready: $(chroot "$slurm_root" slurmctld -V)"
+}
+
+copy_site_root() {
+    cp -a --reflink=auto "$("$here/site-root" path)" "$slurm_root" && rm -f "$slurm_root/.complete"
+}
+
+install_slurm() {
+    in_slurm_root apt-get -q -o Acquire::Check-Valid-Until=false update &&
+        in_slurm_root apt-get -q -y install --no-install-recommends "${slurm_packages[@]}" &&
+        rm -rf "$slurm_root"/var/cache/apt/archives/*.deb
+}
+
+# sid's MariaDB client does not get along with slurmdbd ("_check_mysql_concat_is_sane" is its last word),
+# Debian 12's does. It lies beside the other one, for slurmdbd alone.
+install_old_mariadb_client() (
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    cd "$folder" && apt-get -q update && apt-get -q download libmariadb3 &&
+        dpkg-deb -x libmariadb3_*.deb . && mkdir -p "$slurm_root/opt/libmariadb" &&
+        cp usr/lib/*/libmariadb.so.3 "$slurm_root/opt/libmariadb/"
+)
+
+# A program to try it with, whose compiler goes when it has done its work. Debian's MPI talks to its own
+# machine only, until it is told which network leads to others.
+set_up_mpi() {
+    cp "$here/lib/slurm-hello.c" "$slurm_root/root/hello.c" &&
+        in_slurm_root apt-get -q -y install --no-install-recommends gcc libc6-dev libopenmpi-dev &&
+        in_slurm_root mpicc -O -o /usr/local/bin/mpi-hello /root/hello.c &&
+        in_slurm_root apt-get -q -y purge --auto-remove gcc libc6-dev libopenmpi-dev &&
+        in_slurm_root apt-get -q -y install --no-install-recommends "${slurm_packages[@]}" &&
+        rm -rf "$slurm_root"/var/cache/apt/archives/*.deb &&
+        sed -i 's/^btl_tcp_if_include=.*/btl_tcp_if_include=lan/' "$slurm_root/etc/openmpi/openmpi-mca-params.conf"
+}
+
+# Accounts, users and limits: every site gets a copy of the database and of what the controller made of it.
+make_database() (
+    folder=$(mktemp -d)
+    trap 'rm -rf "$folder"' EXIT
+    mkdir -p "$slurm_root/var/lib/mysql" "$slurm_root/var/spool/slurm" &&
+        PYTHONPATH="$repo" "$python" -P -m scripts.lib.slurm_main prepare --root "$slurm_root" \
+            --python "$slurm_venv/bin/python" "$folder"
+)
+
+make_slurm_venv() {
+    rm -rf "${slurm_root:?}$slurm_venv"
+    in_slurm_root python3 -m venv "$slurm_venv" &&
+        requirements | in_slurm_root "$slurm_venv/bin/python" -m pip install --disable-pip-version-check \
+            --quiet --requirement /dev/stdin && touch "$slurm_root$slurm_venv/.complete"
+}
+
+# Run a command in the Slurm root as root, with this machine's network, name servers, certificates and
+# pip's settings. All that it leaves running dies with it.
+in_slurm_root() {
+    unshare --mount --propagation private --pid --fork --kill-child bash -c '
+        root=$1; shift
+        mount --bind "$root" "$root"; cd "$root"
+        mount -t proc proc proc; mount --rbind /sys sys; mount --rbind /dev dev
+        mount -t tmpfs tmpfs run; mount -t tmpfs -o mode=1777 tmpfs tmp
+        for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf \
+            "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
+            [ -e "$file" ] || continue
+            mkdir -p ".${file%/*}"; [ -e ".$file" ] || : >".$file"
+            mount --bind "$(readlink -f "$file")" ".$file"
+        done
+        mkdir -p .old run/lock; pivot_root . .old; umount -l /.old; cd /root
+        export DEBIAN_FRONTEND=noninteractive
+        exec "$@"' _ "$slurm_root" "$@"
+}

@@ -1,0 +1,429 @@
+"""The Slurm backend on a real Slurm: what it says of jobs that go all the ways that jobs can go."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+import pytest
+
+from submitter.backends.base import Sighting, Ticket
+from submitter.backends.slurm import Slurm
+from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
+from submitter.journal import Journal, read
+from submitter.settings import Pool
+from templates.build_config import BuildConfig, Runtime, Script
+from templates.job import Job, build
+from templates.manifests import read_manifests
+from templates.results import JobState, fold, parse_lines
+from templates.states import ENDED, QUEUED, STARTED
+from tests.slurm_site import USER, USER_ID, SlurmSite, running
+from tests.submitter.rig import eventually, job_of
+
+pytestmark = pytest.mark.slurm
+
+WAIT = "while :; do sleep 0.2; done"
+
+
+class Bench:
+    """A pool of the site whose programs are started from here, as its user on the login node."""
+
+    def __init__(self, site: SlurmSite, rerun: bool = False, **options: Any) -> None:
+        self.site = site
+        self.config = BuildConfig(runtime=Runtime(name="host"), script=Script(rerun=rerun))
+        folder = site.home / f"pool-{time.monotonic_ns()}"
+        prefix = site.command("login", ["env", "SLURM_TIME_FORMAT=%s"], USER)
+        self.pool = Pool(
+            name="site",
+            directory=str(folder),
+            backend="slurm",
+            build=self.config,
+            options={"prefix": prefix, "user": USER, **options},
+        )
+        self.journal = Journal(str(folder))
+        self.journal.prepare()
+        self.slurm = Slurm(self.pool)
+        self._hand_over(folder)
+
+    def _hand_over(self, folder: Path) -> None:
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, USER_ID, USER_ID)
+
+    def journaled(self, script: str = "exit 0", flags: str = "", **more: Any) -> Job:
+        pod = job_of(script, **more)
+        if self.config.script.rerun:
+            pod = _rebuilt(script, self.config)
+        job = pod._replace(annotations={"flags": flags} if flags else {})
+        self.journal.store([job])
+        self._hand_over(Path(self.journal.of(job.name)))
+        return job
+
+    def submit(self, script: str = "exit 0", flags: str = "", **more: Any) -> Ticket:
+        job = self.journaled(script, flags, **more)
+        directory = self.journal.of(job.name)
+        return Ticket(job.name, self.slurm.submit(job, directory), directory)
+
+    def sight(self, ticket: Ticket) -> Optional[Sighting]:
+        return self.slurm.poll([ticket]).get(ticket.name)
+
+    def until(
+        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = 60
+    ) -> Sighting:
+        def look() -> Optional[Sighting]:
+            seen = self.sight(ticket)
+            return seen if seen is not None and what(seen) else None
+
+        return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
+
+    def ended(self, ticket: Ticket, seconds: float = 60) -> Sighting:
+        return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
+
+    def state(self, ticket: Ticket) -> JobState:
+        return fold(parse_lines(read(f"{ticket.directory}/records") or b""))
+
+    def runs(self, ticket: Ticket) -> bool:
+        found = self.state(ticket).containers.get("main")
+        return found is not None and found.state == "running"
+
+    def until_it_runs(self, ticket: Ticket) -> None:
+        eventually(lambda: self.runs(ticket), 60, str(ticket))
+
+
+def _rebuilt(script: str, config: BuildConfig) -> Job:
+    import json
+    import uuid
+
+    container = {"name": "main", "image": "none", "command": ["bash", "-c", script]}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "job", "namespace": "tests", "uid": str(uuid.uuid4())},
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 3,
+            "containers": [container],
+        },
+    }
+    return build(read_manifests([("pod.json", json.dumps(pod))]), config)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
+    with running(tmp_path_factory.mktemp("slurm") / "site") as one:
+        yield one
+
+
+@pytest.fixture
+def bench(site: SlurmSite) -> Iterator[Bench]:
+    yield Bench(site)
+    site.restore()
+
+
+@pytest.fixture
+def again(site: SlurmSite) -> Iterator[Bench]:
+    """One whose jobs may be started again."""
+    yield Bench(site, rerun=True)
+    site.restore()
+
+
+# --- the usual way --------------------------------------------------------------------------------
+
+
+def test_a_job_runs_and_ends(bench: Bench) -> None:
+    ticket = bench.submit("exit 7")
+    assert ticket.native.isdigit()
+    seen = bench.ended(ticket)
+    assert seen.exit_code == 7
+    assert seen.message.startswith("Slurm: FAILED (exit code 7:0)")
+    assert 0 < seen.at_ms <= time.time() * 1000 + 1000
+    assert bench.state(ticket).exit_code == 7
+    assert bench.slurm.find([ticket.name, "another"]) == {ticket.name: ticket.native}
+
+
+def test_what_the_pod_asks_for_reaches_slurm(bench: Bench) -> None:
+    flags = "--job-name=mine -t 10 --ntasks=2 --comment='two words \"quoted\" \\ $HOME #x'"
+    ticket = bench.submit(WAIT, flags, resources={"requests": {"cpu": "1500m", "memory": "300Mi"}})
+    bench.until_it_runs(ticket)
+    told = bench.site.admin("scontrol", "show", "job", ticket.native)
+    for words in (
+        f"JobName={ticket.name}",
+        "NumTasks=2",
+        "CPUs/Task=2",
+        "MinMemoryNode=300M",
+        "TimeLimit=00:10:00",
+        'Comment=two words "quoted" \\ $HOME #x',
+        "Requeue=0",
+        f"WorkDir={ticket.directory}",
+    ):
+        assert words in told
+    environment = bench.site.login("scontrol", "write", "batch_script", ticket.native, "-")
+    assert environment.count("\n#SBATCH ") > 8
+
+
+def test_several_jobs_cost_one_question(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    tickets = [bench.submit(WAIT) for _ in range(3)]
+    asked: list[str] = []
+    ask = bench.slurm._commands.ask
+
+    def noting(program: str, *arguments: str) -> str:
+        asked.append(program)
+        return ask(program, *arguments)
+
+    bench.slurm._commands.configuration()
+    monkeypatch.setattr(bench.slurm._commands, "ask", noting)
+    assert len(bench.slurm.poll(tickets)) == 3
+    assert asked == ["squeue"]
+    bench.slurm.cancel(tickets, kill=True)
+    asked.clear()
+    eventually(lambda: all(s.phase == ENDED for s in bench.slurm.poll(tickets).values()), 60)
+    assert asked[-2:] == ["squeue", "sacct"]
+
+
+# --- waiting --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason", "words"),
+    [
+        ("--hold", "Held", "Slurm: JobHeldUser: it is held by its user"),
+        ("--begin=now+1hour", "BeginTime", "Slurm: BeginTime: its earliest start time"),
+        ("--nodes=3 --cpus-per-task=5", "", ""),
+    ],
+)
+def test_why_a_job_waits(bench: Bench, flags: str, reason: str, words: str) -> None:
+    if not reason:
+        bench.submit(WAIT, "--nodes=3 --exclusive")
+        reason, words = "Resources", "Slurm: Resources: it waits until"
+        flags = "--nodes=3 --exclusive"
+    ticket = bench.submit(WAIT, flags)
+    seen = bench.until(ticket, lambda one: one.reason == reason)
+    assert seen.phase == QUEUED
+    assert seen.message.startswith(words)
+    bench.slurm.cancel([ticket], kill=False)
+    assert bench.ended(ticket).reason == "Cancelled"
+    assert bench.state(ticket).run == 0
+
+
+def test_a_limit_of_a_qos(bench: Bench) -> None:
+    tickets = [bench.submit(WAIT, "--qos=small") for _ in range(5)]
+    with pytest.raises(NoRoom, match="QOSMaxSubmitJobPerUserLimit"):
+        bench.submit(WAIT, "--qos=small")
+    seen = bench.until(tickets[-1], lambda one: one.reason == "QOSMaxJobsPerUserLimit")
+    assert "a limit of its QoS is reached" in seen.message
+
+
+# --- ending ---------------------------------------------------------------------------------------
+
+
+def test_a_term_reaches_the_script_alone(bench: Bench) -> None:
+    ticket = bench.submit("trap 'exit 4' TERM; " + WAIT)
+    bench.until_it_runs(ticket)
+    bench.slurm.cancel([ticket], kill=False)
+    bench.ended(ticket)
+    state = bench.state(ticket)
+    end = state.containers["main"].end
+    assert end is not None
+    assert (end.exit_code, state.told) == (4, True)
+
+
+def test_a_kill_ends_it(bench: Bench) -> None:
+    ticket = bench.submit("trap '' TERM; " + WAIT, grace=600)
+    bench.until_it_runs(ticket)
+    bench.slurm.cancel([ticket], kill=False)
+    bench.slurm.cancel([ticket], kill=True)
+    assert bench.ended(ticket).reason == "Cancelled"
+    bench.slurm.cancel([ticket], kill=True)  # does no harm
+
+
+def test_an_administrator_cancels(bench: Bench) -> None:
+    ticket = bench.submit(WAIT)
+    bench.until_it_runs(ticket)
+    bench.site.admin("scancel", ticket.native)
+    seen = bench.ended(ticket)
+    assert (seen.reason, seen.exit_code) == ("Cancelled", 143)
+    assert "CANCELLED" in seen.message
+
+
+def test_a_job_that_cannot_write_its_output(bench: Bench) -> None:
+    ticket = bench.submit("exit 0", "-o /nowhere/output")
+    seen = bench.ended(ticket)
+    assert "could not open the job's directory or output file" in seen.message
+    assert seen.exit_code != 0
+
+
+# --- submissions that fail ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("-p nowhere", "Invalid partition name specified"),
+        ("-A nobody", "Invalid account or account/partition combination specified"),
+        ("--qos=nothing", "Invalid qos specification"),
+        ("--mem=900G", "Requested node configuration is not available"),
+        ("--time=90-0", "Requested time limit is invalid"),
+        ("--no-such-flag=1", "unrecognized option"),
+        ("--gres=gpu:h100:1", "."),
+    ],
+)
+def test_refusals(bench: Bench, flags: str, words: str) -> None:
+    with pytest.raises(SubmitRefused, match=words) as caught:
+        bench.submit("exit 0", flags)
+    assert "\n" not in str(caught.value)
+    assert "sbatch: error" not in str(caught.value)
+
+
+def test_a_submission_that_is_taken_and_not_answered(bench: Bench) -> None:
+    job = bench.journaled("exit 0")
+    bench.site.freeze("slurmctld")
+    try:
+        with pytest.raises(SubmitUnclear, match="timed out"):
+            bench.slurm.submit(job, bench.journal.of(job.name))
+        with pytest.raises(BackendUnavailable):
+            bench.slurm.find([job.name])
+    finally:
+        bench.site.thaw("slurmctld")
+    found: dict[str, str] = {}
+
+    def look() -> bool:
+        try:
+            found.update(bench.slurm.find([job.name]))
+        except BackendUnavailable:
+            return False
+        return True
+
+    eventually(look, 30)
+    ticket = Ticket(job.name, found[job.name], bench.journal.of(job.name))
+    assert bench.ended(ticket).exit_code == 0
+    numbers = bench.site.login("squeue", "-h", "-t", "all", f"--name={job.name}", "-o", "%i")
+    assert numbers.split() == [ticket.native]
+
+
+def test_a_controller_that_is_away(bench: Bench) -> None:
+    ticket = bench.submit(WAIT)
+    bench.until_it_runs(ticket)
+    bench.site.kill("slurmctld")
+    for question in (
+        lambda: bench.slurm.poll([ticket]),
+        lambda: bench.slurm.cancel([ticket], kill=False),
+        lambda: bench.slurm.find(["another"]),
+    ):
+        with pytest.raises(BackendUnavailable):
+            question()
+    with pytest.raises(SubmitUnclear):
+        bench.submit("exit 0")
+    bench.site.start("slurmctld")
+
+    def answers() -> bool:
+        try:
+            return bench.slurm.poll([ticket])[ticket.name].phase == STARTED
+        except (BackendUnavailable, KeyError):
+            return False
+
+    eventually(answers, 60)
+
+
+def test_accounting_that_is_away(bench: Bench) -> None:
+    ticket = bench.submit(WAIT)
+    bench.until_it_runs(ticket)
+    assert bench.sight(ticket) == Sighting(STARTED)
+    bench.site.kill("slurmdbd")
+    bench.site.admin("scancel", ticket.native)
+    seen = bench.ended(ticket)
+    assert seen.reason == "Cancelled"
+
+
+# --- capacity -------------------------------------------------------------------------------------
+
+
+def test_capacity(bench: Bench) -> None:
+    every = Bench(bench.site, partitions=["main", "short"]).slurm.capacity()
+    assert (every["cpu"], every["nvidia.com/gpu"], every["pods"]) == ("20", "2", "20000")
+    bench.site.admin("scontrol", "update", "nodename=n3", "state=drain", "reason=test")
+    rest = Bench(bench.site, partitions=["main", "short"]).slurm.capacity()
+    assert (rest["cpu"], rest["nvidia.com/gpu"]) == ("16", "0")
+
+
+def test_what_is_free_counts_our_own_jobs(bench: Bench) -> None:
+    before = Bench(bench.site, capacity="free").slurm.capacity()
+    ticket = bench.submit(WAIT, resources={"requests": {"cpu": "3", "memory": "1Gi"}})
+    bench.until_it_runs(ticket)
+    assert Bench(bench.site, capacity="free").slurm.capacity() == before
+
+
+def test_jobs_are_limited_by_the_qos(bench: Bench) -> None:
+    flavors = [{"name": "only", "qos": "small"}]
+    assert Bench(bench.site, flavors=flavors).slurm.capacity()["pods"] == "2"
+
+
+# --- starting again -------------------------------------------------------------------------------
+
+
+def test_an_administrator_requeues(again: Bench) -> None:
+    ticket = again.submit(WAIT)
+    again.until_it_runs(ticket)
+    first = again.state(ticket)
+    again.site.admin("scontrol", "requeue", ticket.native)
+    seen = again.until(ticket, lambda one: one.requeued)
+    assert seen.phase == QUEUED
+    assert "(put back into the queue once)" in seen.message
+    eventually(lambda: again.state(ticket).run > first.run, 90)
+    again.until_it_runs(ticket)
+    assert again.state(ticket).containers["main"].restarts == 1
+    assert (Path(ticket.directory) / "logs" / "main.1.log").exists()
+
+
+def test_no_requeue_where_the_site_does_not_want_it(bench: Bench) -> None:
+    ticket = bench.submit(WAIT)
+    bench.until_it_runs(ticket)
+    code, _ = bench.site.attempt("scontrol", "requeue", ticket.native)
+    assert code != 0
+    assert bench.sight(ticket) == Sighting(STARTED)
+
+
+def test_a_node_dies_under_a_job(bench: Bench) -> None:
+    ticket = bench.submit(WAIT, "-w n1")
+    bench.until_it_runs(ticket)
+    bench.site.kill("n1")
+    seen = bench.ended(ticket, 90)
+    assert seen.reason == "NodeFail"
+    assert "NODE_FAIL" in seen.message
+
+
+def test_a_node_dies_and_the_job_starts_elsewhere(again: Bench) -> None:
+    ticket = again.submit(WAIT, "-p main -x n3")
+    again.until_it_runs(ticket)
+    first = again.state(ticket)
+    again.site.kill(first.node)
+    eventually(lambda: again.state(ticket).run > first.run, 120)
+    again.until_it_runs(ticket)
+    state = again.state(ticket)
+    assert state.node != first.node
+    assert state.containers["main"].restarts == 1
+
+
+def test_the_processes_of_the_first_start_outlive_it(again: Bench) -> None:
+    """slurmd is killed, its jobs are not: Slurm starts the job a second time beside the first."""
+    beat = again.site.home / f"beat-{time.monotonic_ns()}"
+    ticket = again.submit(f"while :; do echo $HOSTNAME >>{beat}; sleep 0.2; done", "-x n3")
+    again.until_it_runs(ticket)
+    first = again.state(ticket)
+    again.site.kill(f"slurmd@{first.node}")
+    eventually(lambda: again.state(ticket).run > first.run, 120)
+    again.until_it_runs(ticket)
+    time.sleep(3)
+    beat.write_text("")
+    time.sleep(2)
+    assert set(beat.read_text().split()) == {again.state(ticket).node} != {first.node}
+    assert again.state(ticket).finished_ms == 0
+
+
+def test_a_job_over_its_time(bench: Bench) -> None:
+    ticket = bench.submit(WAIT, "--time=1 --signal=B:TERM@40")
+    bench.until_it_runs(ticket)
+    eventually(lambda: bench.state(ticket).finished_ms, 120)
+    assert bench.state(ticket).told
+    assert bench.ended(ticket).phase == ENDED

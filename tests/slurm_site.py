@@ -1,0 +1,148 @@
+"""The Slurm site of scripts/slurm-site, as tests use it.
+
+    with running(folder) as site:
+        job = site.submit("hostname", "--nodes=2")
+        site.until(job, "COMPLETED")
+        site.kill("n1")
+
+The user's files are in ``site.home``, which is the same path here and on all machines of the site.
+``kill``, ``start``, ``freeze``, ``thaw``, ``plug``, ``unplug`` and ``lead_to`` are those of
+``scripts/lib/slurm_site.py``; ``restore`` makes good whatever they have done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Optional
+
+from scripts.lib.slurm_files import ACCOUNTS, CENTRE, CENTRE_PORT, USER, USER_ID
+from scripts.lib.slurm_machines import Machine, until
+from scripts.lib.slurm_site import OUTSIDE, Site
+
+REPO = Path(__file__).resolve().parent.parent
+SCRIPT = REPO / "scripts" / "slurm-site"
+PATIENCE_S = 60.0
+
+__all__ = ["ACCOUNTS", "CENTRE", "CENTRE_PORT", "USER", "USER_ID", "SlurmSite", "running", "until"]
+
+
+class SlurmSite(Site):
+    """One that runs."""
+
+    # --- commands -------------------------------------------------------------------------------
+
+    def login(self, *command: str) -> str:
+        """What a command of the user's says, on the login node; it has to succeed."""
+        return self.do("login", *command, user=USER)
+
+    def admin(self, *command: str) -> str:
+        """The same for the administrator, beside the controller."""
+        return self.do("ctl", *command)
+
+    def attempt(self, *command: str, seconds: float = PATIENCE_S) -> tuple[int, str]:
+        """The exit code of a command of the user's, and all that it says."""
+        done = self.run("login", command, USER, seconds)
+        return done.returncode, done.stdout + done.stderr
+
+    def program(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
+        """Python with our packages as the user on the login node, until it is told to end.
+
+        The process passes signals on, and cannot be killed without it.
+        """
+        with log.open("ab") as out:
+            return subprocess.Popen(
+                self.python(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=out
+            )
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def submit(self, line: str, *flags: str) -> str:
+        """A job of the user's that runs a line of shell; what it says is in ``output``."""
+        return self.login("sbatch", "--parsable", *flags, "--wrap", line).strip()
+
+    def output(self, job: str) -> str:
+        return (self.home / f"slurm-{job}.out").read_text(errors="replace")
+
+    def show(self, job: str) -> dict[str, str]:
+        """What the controller knows of a job."""
+        words = self.admin("scontrol", "show", "job", "--oneliner", job).split()
+        return {key: value for key, _, value in (word.partition("=") for word in words)}
+
+    def until(self, job: str, *states: str, seconds: float = PATIENCE_S) -> dict[str, str]:
+        """Wait for a job to be in one of these states."""
+
+        def look() -> Optional[dict[str, str]]:
+            found = self.show(job)
+            return found if found["JobState"] in states else None
+
+        found: dict[str, str] = until(look, seconds, f"job {job}: {' '.join(states)}")
+        return found
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def node_states(self) -> dict[str, str]:
+        """In the words of sinfo, without the marks behind them."""
+        lines = self.admin("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t").splitlines()
+        return {name: state.rstrip("*~#!%$@^-") for name, state in map(str.split, lines)}
+
+    def restore(self) -> None:
+        """No jobs, all machines and programs running, all nodes idle."""
+        self._restore_parts()
+        self.admin("bash", "-c", "scancel --full --signal=KILL -u alice; scancel -u alice; true")
+        nodes = ",".join(self.nodes)
+        self.admin("bash", "-c", f"scontrol update nodename={nodes} state=resume; true")
+        self.admin("scontrol", "update", f"nodename={nodes}", "reason=")
+        idle = set(self.nodes)
+
+        def quiet() -> bool:
+            found = {name for name, state in self.node_states().items() if state == "idle"}
+            return found == idle and not self.admin("squeue", "-h")
+
+        until(quiet, PATIENCE_S, "a site without jobs")
+
+    def _restore_parts(self) -> None:
+        for name, first in self.facts["machines"].items():
+            if not Machine(*first).is_alive:
+                self.start(name)
+            self.plug(name)
+            for program in () if name == OUTSIDE else ("munged", *self.programs(name)):
+                if not self.machine(name).processes(program):
+                    self.start(f"{program}@{name}")
+                self.thaw(f"{program}@{name}")
+
+
+@contextlib.contextmanager
+def running(
+    folder: Path,
+    nodes: int = 3,
+    accounting: bool = True,
+    settings: Optional[Mapping[str, str]] = None,
+) -> Iterator[SlurmSite]:
+    """A site that keeps its files in this folder; ``settings`` are changes of slurm.conf."""
+    changes = [f"--set={key}={value}" for key, value in (settings or {}).items()]
+    options = [f"--nodes={nodes}", *changes, *([] if accounting else ["--no-accounting"])]
+    _script("up", str(folder), *options)
+    try:
+        yield SlurmSite(folder)
+    finally:
+        _script("down", str(folder))
+
+
+def _script(*words: str) -> None:
+    process = subprocess.Popen(
+        [str(SCRIPT), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        told, _ = process.communicate()
+    except BaseException:
+        process.send_signal(signal.SIGTERM)
+        raise
+    assert process.returncode == 0, told
