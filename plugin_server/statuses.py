@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Collection
 from typing import Any, NamedTuple, Optional
 
 from plugin_server import asked as asking
@@ -19,6 +20,8 @@ from plugin_server.pools import Pools
 from plugin_server.states_table import Entry, StatesTable
 from plugin_server.status import pod_status
 from plugin_server.unknown_pods import UnknownPods
+from templates.results import RUNNING, TERMINATED, WAITING
+from templates.states import ENDED
 
 LONGEST_ONE = 64 * 1024  # bytes of a question about one pod, or a few
 KEPT_ANSWERS = 16384
@@ -63,14 +66,25 @@ class Statuses:
         if not raw:
             return _Kept([], ping.answer(self._pools))
         pods = [asking.read(pod, f"pod {number}") for number, pod in enumerate(raw)]
-        found = [self._table.find(pod.uid, pod.pool) for pod in pods]
-        unknown = [pod for pod, entry in zip(pods, found) if entry is None]
-        if unknown:
-            self._unknown.look_up(unknown)
-        answers = [self._of_pod(pod, entry) for pod, entry in zip(pods, found)]
+        silent = self._look_up(pods)
+        found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in silent]
+        answers = [self._of_pod(pod, entry) for pod, entry in found]
         answer = b"[" + b",".join(filter(None, answers)) + b"]"
-        known = [(p.uid, p.pool, entry) for p, entry in zip(pods, found) if entry is not None]
-        return _Kept(known if len(known) == len(pods) else [], answer)
+        known = [(pod.uid, pod.pool, entry) for pod, entry in found if entry is not None]
+        return _Kept(known if len(known) == len(raw) else [], answer)
+
+    def _look_up(self, pods: list[Asked]) -> Collection[str]:
+        """Ask for what is not known, or not as well as it was when the virtual kubelet heard of it.
+
+        The uids of those of which nothing can be said: their site does not answer now, and they
+        would go back to a state that they have left.
+        """
+        table = self._table
+        doubtful = [pod for pod in pods if not _is_known(pod, table.find(pod.uid, pod.pool))]
+        if not doubtful:
+            return ()
+        silent = self._unknown.look_up(doubtful)
+        return {p.uid for p in doubtful if p.uid in silent and table.find(p.uid, p.pool)}
 
     def _keep(self, answers: dict[bytes, _Kept], digest: bytes, kept: _Kept) -> None:
         most = KEPT_ANSWERS if answers is self._answers else KEPT_LARGE_ANSWERS
@@ -83,7 +97,6 @@ class Statuses:
         """The element for one pod; nothing when there is nothing to say."""
         if not pod.mains:
             return b""
-        entry = entry or self._table.find(pod.uid, pod.pool)
         if entry is None:
             lost = self._unknown.status(pod)
             return _dump(lost) if lost is not None else b""
@@ -93,6 +106,23 @@ class Statuses:
         if said is None or said[0] != pod:
             said = entry.said = (pod, _dump(pod_status(pod, entry.status)))
         return said[1]
+
+
+def _is_known(pod: Asked, entry: Optional[Entry]) -> bool:
+    """Whether it is known, and no container waits for its first start that was shown as begun.
+
+    Another worker may have heard more, or this one before it was started anew.
+    """
+    if entry is None:
+        return False
+    status = entry.status
+    if not pod.shown or status.phase == ENDED:
+        return True
+    begun = {name for name, shown in pod.shown if shown.state in (RUNNING, TERMINATED)}
+    states = [container.state for container in status.containers]
+    return not any(
+        state.state == WAITING and not state.restarts and state.name in begun for state in states
+    )
 
 
 def _dump(element: dict[str, Any]) -> bytes:

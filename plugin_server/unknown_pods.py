@@ -1,4 +1,4 @@
-"""Pods that interLink asks for and the table does not know: just taken, just restarted, or lost."""
+"""Pods that the table does not know, or not any more: just taken, just restarted, or lost."""
 
 from __future__ import annotations
 
@@ -34,16 +34,20 @@ class UnknownPods:
         self._lookups = lookups
         self._deletions = deletions
 
-    def look_up(self, pods: list[Asked]) -> None:
-        """Ask their sites, if that may be worth it now."""
-        jobs: dict[str, list[str]] = {}
+    def look_up(self, pods: list[Asked]) -> set[str]:
+        """Ask their sites, if that may be worth it now; uids of those of which none has spoken."""
+        by_pool: dict[str, list[Asked]] = {}
         for pod in pods:
             pool = pod.pool or self._settings.default_pool
             if pool and pod.mains and not self._deletions.is_deleted(pod.uid):
-                jobs.setdefault(pool, []).append(job_name(pod.name, pod.uid))
-        for pool, names in jobs.items():
-            if not self._snapshots.is_syncing(pool):
-                self._lookups.look_up(pool, names)
+                by_pool.setdefault(pool, []).append(pod)
+        silent: set[str] = set()
+        for pool, some in by_pool.items():
+            names = [job_name(pod.name, pod.uid) for pod in some]
+            syncing = self._snapshots.is_syncing(pool)
+            if syncing or not self._lookups.look_up(pool, names):
+                silent.update(pod.uid for pod in some)
+        return silent
 
     def status(self, pod: Asked) -> Optional[dict[str, object]]:
         """The end of a pod that is lost; None as long as there is nothing to say.

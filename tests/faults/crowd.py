@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from scripts.lib.interlink import Answer, Plugin
+from tests.plugin_server.virtual_kubelet import VirtualKubelet
 from tests.system import System, job_of, request_of
 
 CREATORS = 8
@@ -29,10 +30,12 @@ class Watched:
         self.number = number
         self.request: dict[str, Any] = request_of(command)
         self.pod: dict[str, Any] = self.request["pod"]
+        self.kubelet = VirtualKubelet({"status": {"phase": "Pending"}, **self.pod})
         self.reported: list[str] = []
         self.refused = ""
 
     def saw(self, status: dict[str, Any]) -> None:
+        self.kubelet.take([status])
         (container,) = status["containers"]
         state = container["state"]
         kind = next(iter(state))
@@ -107,7 +110,7 @@ class Crowd:
     @staticmethod
     def _poll_one(plugin: Plugin, job: Watched) -> None:
         try:
-            for status in plugin.status([job.pod]):
+            for status in plugin.status([job.kubelet.pod]):
                 job.saw(status)
         except UNSURE:
             time.sleep(0.05)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from plugin_server import lookups, snapshots, statuses
-from templates.results import TERMINATED, ContainerState, End
+from templates.messages import Refusal
+from templates.results import RUNNING, TERMINATED, ContainerState, End
 from templates.states import Version
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import Plugin, until
@@ -251,3 +252,46 @@ def test_a_pod_without_containers_is_never_answered(plugin: Plugin, site: Site) 
 
 def test_it_may_be_asked_by_post_too(plugin: Plugin) -> None:
     assert plugin.client.post("/status", data=json.dumps([pod()])).get_json() == []
+
+
+# --- what was shown already -----------------------------------------------------------------------
+
+
+def shown_as(raw: dict[str, Any], state: str) -> dict[str, Any]:
+    """The pod as the virtual kubelet sends it once it has heard of that state."""
+    containers = [{"name": "main", "state": {state: {}}}]
+    return {**raw, "status": {"phase": "Running", "containerStatuses": containers}}
+
+
+def test_a_worker_that_knows_less_than_was_shown_asks_the_site(plugin: Plugin, site: Site) -> None:
+    raw = pod()
+    synced(plugin, site)
+    site.say(status(raw, "queued"))
+    until(lambda: phase_of(plugin, raw) == "queued")
+    running = containers(raw, main=ContainerState("main", RUNNING))
+    site.say(status(raw, "started", containers=running), lose=True)
+    (waits,) = plugin.status(raw)
+    assert "waiting" in waits["containers"][0]["state"]
+    (runs,) = plugin.status(shown_as(raw, "running"))
+    assert "running" in runs["containers"][0]["state"]
+
+
+def test_a_pod_does_not_go_back_while_its_site_cannot_say_why(plugin: Plugin, site: Site) -> None:
+    raw = pod()
+    synced(plugin, site)
+    site.say(status(raw, "queued"))
+    until(lambda: phase_of(plugin, raw) == "queued")
+    site.refuse = lambda kind, _: Refusal("unavailable", "not now", True)
+    assert plugin.status(shown_as(raw, "running")) == []
+
+
+def test_a_pod_that_its_site_has_put_back_into_the_queue_waits_again(
+    plugin: Plugin, site: Site
+) -> None:
+    raw = pod()
+    synced(plugin, site)
+    site.say(status(raw, "queued"))
+    until(lambda: phase_of(plugin, raw) == "queued")
+    (waits,) = plugin.status(shown_as(raw, "running"))
+    assert "waiting" in waits["containers"][0]["state"]
+    assert [query.jobs for query in site.queries] == [(job_of(raw),)]
