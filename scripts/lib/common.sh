@@ -23,6 +23,10 @@ need_packages() {
     [ ${#missing[@]} -eq 0 ] && return
     [ "$(id -u)" -eq 0 ] || die "these Debian packages are needed, and only root can install them: ${missing[*]}"
     say "installing ${missing[*]}"
-    { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "${missing[@]}"; } \
-        >"$cache/apt.log" 2>&1 || die "apt-get could not install ${missing[*]}: see $cache/apt.log"
+    # apt-get would not wait for another one, and another of our scripts may be at it.
+    {
+        flock 7
+        { apt-get -q update && DEBIAN_FRONTEND=noninteractive apt-get -q -y install --no-install-recommends "${missing[@]}"; } \
+            >"$cache/apt.log" 2>&1 || die "apt-get could not install ${missing[*]}: see $cache/apt.log"
+    } 7>"$cache/apt.lock"
 }
