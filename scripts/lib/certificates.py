@@ -18,14 +18,18 @@ DAYS = 30
 def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
     """Write ca.pem, and cert.pem with key.pem for these names and 127.0.0.1."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    ca = _builder("interlink-nats CA", "interlink-nats CA", ca_key)
-    constraints = x509.BasicConstraints(ca=True, path_length=0)
-    authority = ca.add_extension(constraints, critical=True).sign(ca_key, hashes.SHA256())
+    authority = (
+        _builder("interlink-nats CA", "interlink-nats CA", ca_key, ca_key)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .sign(ca_key, hashes.SHA256())
+    )
     names = [x509.DNSName(host) for host in hosts]
     addresses = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
     certificate = (
-        _builder(hosts[0], "interlink-nats CA", key)
+        _builder(hosts[0], "interlink-nats CA", key, ca_key)
         .add_extension(x509.SubjectAlternativeName([*names, addresses]), critical=False)
+        .add_extension(_usage(signs_certificates=False), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
     (folder / "ca.pem").write_bytes(authority.public_bytes(serialization.Encoding.PEM))
@@ -41,8 +45,16 @@ def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
         )
 
 
-def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+def _builder(
+    subject: str,
+    issuer: str,
+    key: ec.EllipticCurvePrivateKey,
+    issuer_key: ec.EllipticCurvePrivateKey,
+) -> x509.CertificateBuilder:
+    """With all that Python 3.13 wants to see; what is older does not mind."""
     now = datetime.datetime.now(datetime.timezone.utc)
+    of_issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key())
+    of_subject = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
     return (
         x509.CertificateBuilder()
         .subject_name(_name(subject))
@@ -51,6 +63,22 @@ def _builder(subject: str, issuer: str, key: ec.EllipticCurvePrivateKey) -> x509
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(days=DAYS))
+        .add_extension(of_subject, critical=False)
+        .add_extension(of_issuer, critical=False)
+    )
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 
