@@ -6,7 +6,7 @@
         site.kill("n1")
 
 The user's files are in ``site.home``, which is the same path here and on all machines of the site.
-``kill``, ``start``, ``freeze``, ``thaw``, ``plug``, ``unplug`` and ``lead_to`` are those of
+``kill``, ``stop``, ``start``, ``freeze``, ``thaw``, ``plug``, ``unplug`` and ``lead_to`` are in
 ``scripts/lib/slurm_site.py``; ``restore`` makes good whatever they have done.
 """
 

@@ -14,7 +14,7 @@ from scripts.lib.slurm_machines import Trouble
 from scripts.lib.slurm_site import Site
 from scripts.lib.slurm_up import Plan, prepare_database, up
 
-ON_PARTS = ("kill", "start", "freeze", "thaw")
+ON_PARTS = ("kill", "stop", "start", "freeze", "thaw")
 ON_MACHINES = ("unplug", "plug")
 
 

@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import struct
 import sys
 from pathlib import Path
 
@@ -52,6 +53,8 @@ async def serve(pid: int, address: str, port: int, file: Path) -> None:
         try:
             there = await asyncio.open_connection("127.0.0.1", int(file.read_text()), limit=CHUNK)
         except (OSError, ValueError):
+            at_once = struct.pack("ii", 1, 0)  # a reset: what a port says that nobody listens on
+            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)
             writer.transport.abort()
             return
         await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))

@@ -157,12 +157,15 @@ class Site:
         """End a machine, or one program of it, as SIGKILL does."""
         with self.locked():
             program, name = self._parse(part)
-            machine = self.machine(name)
             if program:
-                self._signal(part, signal.SIGKILL)
-                until(lambda: not machine.processes(program), PATIENCE_S, f"the end of {part}")
+                self._end(part, signal.SIGKILL)
             else:
-                machine.kill()
+                self.machine(name).kill()
+
+    def stop(self, part: str) -> None:
+        """End a program as its administrator does."""
+        with self.locked():
+            self._end(part, signal.SIGTERM)
 
     def start(self, part: str) -> None:
         """Start again what has been killed: one program, or a machine with all of its programs."""
@@ -215,10 +218,16 @@ class Site:
         else:
             network(self.building, [f"link set {name} {state}"])
 
+    def _end(self, part: str, number: int) -> None:
+        program, name = self._parse(part)
+        machine = self.machine(name)
+        self._signal(part, number)
+        until(lambda: not machine.processes(program), PATIENCE_S, f"the end of {part}")
+
     def _signal(self, part: str, number: int) -> None:
         program, name = self._parse(part)
         if not program:
-            raise Trouble(f"{part} is a machine: freeze one of its programs, or pull its cable")
+            raise Trouble(f"{part} is a machine: kill it, or pull its cable")
         found = self.machine(name).processes(program)
         if not found:
             raise Trouble(f"{part} does not run")

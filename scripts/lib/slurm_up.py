@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -47,7 +46,7 @@ def up(site: Site, plan: Plan) -> None:
 
 def prepare_database(site: Site, plan: Plan) -> None:
     """Make the database with its accounts, and keep it in the root for all sites to come."""
-    with site.locked(), _building(site, plan):
+    with _building(site, plan):
         site.start_machine("ctl")
         install = "mariadb-install-db --defaults-file=/etc/slurm/mariadb.cnf --user=mysql"
         site.do("ctl", *install.split(), "--skip-test-db")
@@ -63,7 +62,7 @@ def prepare_database(site: Site, plan: Plan) -> None:
             site.do("ctl", "sacctmgr", "--immediate", *line.split())
         site.start_program("slurmctld", "ctl")
         for program in ("slurmctld", "slurmdbd", "mariadbd"):
-            _stop(site, program)
+            site.stop(program)
         _keep(site, plan.root / KEPT)
     site.down()
 
@@ -73,13 +72,6 @@ def _keep(site: Site, target: Path) -> None:
     target.mkdir()
     _copy(site.directory / "database", target / "database")
     _copy(site.directory / "spool" / "ctld", target / "ctld")
-
-
-def _stop(site: Site, program: str) -> None:
-    machine = site.machine("ctl")
-    for pid in machine.processes(program):
-        os.kill(pid, signal.SIGTERM)
-    until(lambda: not machine.processes(program), PATIENCE_S, f"the end of {program}")
 
 
 @contextlib.contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -13,8 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib import certificates
 from scripts.lib.slurm_machines import Trouble, all_processes
+from tests.nats_server import NatsServer
 from tests.slurm_site import CENTRE, CENTRE_PORT, SCRIPT, SlurmSite, running, until
+from tests.submitter.rig import POOL, Centre
 
 IMAGE = "/srv/images/busybox_1.36.sif"
 KNOCK = """
@@ -232,7 +237,7 @@ def test_without_the_accounts(site: SlurmSite) -> None:
 
 
 def test_without_munge(site: SlurmSite) -> None:
-    site.kill("munged@login")
+    site.stop("munged@login")
     code, told = site.attempt("sbatch", "--wrap", "true")
     assert code == 1
     assert "Protocol authentication error" in told
@@ -315,6 +320,29 @@ def test_python_with_our_packages(site: SlurmSite) -> None:
     assert "interlink" in done.stdout
     code, _ = site.attempt("touch", "/interlink-nats/README.md")
     assert code != 0
+
+
+def test_our_submitter_reaches_a_real_nats_server(site: SlurmSite, tmp_path: Path) -> None:
+    nats = NatsServer(tmp_path / "nats")
+    certificates.make(nats.folder, ("localhost", CENTRE))
+    nats.start()
+    site.lead_to(nats.websocket_port)
+    shutil.copy(nats.ca_file, site.home / "ca.pem")
+    pool = {"name": POOL, "directory": f"{site.home}/pool", "backend": "host"}
+    link = {"servers": [f"wss://{CENTRE}:{CENTRE_PORT}"], "ca_file": f"{site.home}/ca.pem"}
+    config = site.home / "submitter.yaml"
+    config.write_text(json.dumps({"nats": link, "pools": [pool]}))
+    log = tmp_path / "submitter.log"
+    centre = Centre(nats)
+    submitter = site.program(["-m", "submitter", "--config", str(config)], log)
+    try:
+        until(lambda: centre.publications, 60, f"word from the site: {log}")
+        assert submitter.poll() is None
+    finally:
+        submitter.terminate()
+        centre.close()
+        nats.stop()
+    assert submitter.wait(20) == 0, log.read_text()
 
 
 def test_a_program_gets_our_signals_and_dies_with_us(site: SlurmSite, tmp_path: Path) -> None:
