@@ -31,7 +31,7 @@ class NatsServer:
         self.port, self.websocket_port = free_port(), free_port()
         self._process: Optional[subprocess.Popen[bytes]] = None
         folder.mkdir(parents=True, exist_ok=True)
-        certificates.make(folder)
+        certificates.make(folder, ("localhost", "centre"))
         self.ca_file = str(folder / "ca.pem")
         self.configure(**options)
 

@@ -59,10 +59,9 @@ class Watched:
 class Crowd:
     """Creates the jobs from several threads and polls them in turn, until all have ended."""
 
-    def __init__(self, system: System, count: int) -> None:
+    def __init__(self, system: System, count: int, runs: Path) -> None:
         self.system = system
-        self.runs = system.folder / "runs"
-        self.runs.mkdir()
+        self.runs = runs  # a folder where each job leaves a line whenever it runs
         self.jobs = [Watched(number, self.runs) for number in range(count)]
         self._waiting = list(reversed(self.jobs))
         self._lock = threading.Lock()
@@ -114,6 +113,13 @@ class Crowd:
                 job.saw(status)
         except UNSURE:
             time.sleep(0.05)
+
+    def until_most_have_ended(self, seconds: float = 240) -> None:
+        """For as long as faults are worth causing."""
+        most = 0.95 * len(self.jobs)
+        self.system.until(
+            lambda: sum(job.has_ended for job in self.jobs) >= most, "most jobs have ended", seconds
+        )
 
     def finish(self, threads: Sequence[threading.Thread], seconds: float) -> None:
         """Wait until everything has ended; then nothing may be wrong, and all ran exactly once."""

@@ -38,7 +38,9 @@ def test_random_kills_of_everything(tmp_path: Path) -> None:
     with running(
         tmp_path, submitters=2, workers=2, redis=True, pool={"resources": options}
     ) as system:
-        crowd = Crowd(system, JOBS)
+        runs = tmp_path / "runs"
+        runs.mkdir()
+        crowd = Crowd(system, JOBS, runs)
         threads = crowd.start()
         over = threading.Event()
         victims = ["plugin", "worker", "submitter0", "submitter1", "nats", "redis"]
@@ -54,17 +56,9 @@ def test_random_kills_of_everything(tmp_path: Path) -> None:
         killer = threading.Thread(target=kill, daemon=True)
         killer.start()
         try:
-            crowd_created(crowd)
+            crowd.until_most_have_ended()
         finally:
             over.set()
             killer.join(10)
         crowd.finish(threads, 240)
         crowd.check_logs()
-
-
-def crowd_created(crowd: Crowd) -> None:
-    """The kills go on until nearly all jobs have ended."""
-    end = time.monotonic() + 240
-    while sum(job.has_ended for job in crowd.jobs) < 0.95 * len(crowd.jobs):
-        assert time.monotonic() < end, crowd.system.logs()
-        time.sleep(0.2)
