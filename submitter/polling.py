@@ -23,6 +23,8 @@ from templates.states import ENDED, STARTED
 logger = logging.getLogger(__name__)
 
 URGENT_S = 1.0  # between two polls while a job's end is in doubt
+SETTLE_DELETED_S = 3.0  # nobody waits long for the last records of a pod that is deleted
+_UNSEEN = Sighting()
 
 
 class Polling:
@@ -36,7 +38,7 @@ class Polling:
         """Until the next question."""
         timing = self._site.pool.timing
         doubt = any(
-            entry.ended_since is not None or entry.stone is not None
+            entry.ended_since is not None or entry.stone is not None or _was_told(entry)
             for entry in self._site.table.live.values()
         )
         return min(URGENT_S, timing.poll_s) if doubt else timing.poll_s
@@ -50,11 +52,15 @@ class Polling:
         if not asked:
             return
         tickets = [entry.ticket(site.journal.of(entry.name)) for entry in asked]
+        runs = {entry.name: entry.said.run for entry in asked}  # what the answer can be about
         sightings = await asyncio.to_thread(site.backend.poll, tickets)
         now = time.monotonic()
         since = now - self._answered if self._answered is not None else 0.0
         self._answered = now
         since = min(since, 2.0 * site.pool.timing.poll_s)  # silence in between proves nothing
+        for entry in asked:
+            if sightings.get(entry.name, _UNSEEN).requeued:
+                entry.look(entry.outlook._replace(given_up_run=runs[entry.name]))
         over = [entry for entry in asked if self._take(entry, sightings, since, now)]
         if over:
             await self._give_up(over, sightings)
@@ -71,16 +77,21 @@ class Polling:
         entry.missing_s = 0.0
         if sighting.phase == ENDED:
             entry.ended_since = entry.ended_since or now
-            return now - entry.ended_since >= self._site.backend.settle_s
+            return now - entry.ended_since >= self._settle_s(entry)
         entry.ended_since = None
         outlook = entry.outlook._replace(phase=sighting.phase, reason="", message="")
         if sighting.phase != STARTED:
             outlook = outlook._replace(reason=sighting.reason, message=sighting.message)
-        if sighting.requeued:
-            outlook = outlook._replace(given_up_run=entry.said.run)
         if entry.look(outlook):
             self._site.table.changed(entry)
         return False
+
+    def _settle_s(self, entry: Entry) -> float:
+        """How long its last records may be on their way."""
+        if entry.said.finished_ms:
+            return 0.0  # they have arrived
+        settle_s = self._site.backend.settle_s
+        return settle_s if entry.stone is None else min(settle_s, SETTLE_DELETED_S)
 
     async def _give_up(self, over: list[Entry], sightings: Mapping[str, Sighting]) -> None:
         """A job without a last word is over, unless the word is there after all."""
@@ -104,8 +115,11 @@ class Polling:
             words = f"the job vanished from the batch system at {clock(at_ms)}: {words}"
         else:
             at_ms = sighting.at_ms or at_ms
-            words, code = sighting.message or "the batch system says that it is over", 1
-            words = f"the job ended at {clock(at_ms)} without a record of its end: {words}"
+            words = sighting.message or "the batch system says that it is over"
+            if not entry.said.finished_ms:
+                words = f"the job ended at {clock(at_ms)} without a record of its end: {words}"
+            if sighting.reason:
+                words = f"{sighting.reason}: {words}"
             code = sighting.exit_code or 1
         entry.look(
             entry.outlook._replace(
@@ -113,6 +127,11 @@ class Polling:
             )
         )
         logger.info("pool=%s job=%s: %s", self._site.pool.name, entry.name, words)
+
+
+def _was_told(entry: Entry) -> bool:
+    """Whether its script was told to end, and has: its cause is still to be learned."""
+    return entry.said.told and not entry.has_ended
 
 
 def clock(at_ms: int) -> str:

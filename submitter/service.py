@@ -37,7 +37,8 @@ async def serve(settings: Settings) -> int:
     root = settings.nats.root
     link = Link(link_settings(settings.nats, PROGRAM), root, introduce)
     for pool in settings.pools:
-        site = Site(pool, Journal(pool.directory), backends.make(pool), Table())
+        backend = backends.make(pool)
+        site = Site(pool, Journal(pool.directory), backend, Table(backend.starts_again))
         agents.append(Agent(site, link, root, told.set))
     notifier = Notifier.from_environment()
     telling = asyncio.create_task(keep_told(notifier, link.connected, lambda: _words(agents, link)))

@@ -16,7 +16,7 @@ from submitter.journal import Tombstone
 from templates.job import Job
 from templates.publications import dump_status
 from templates.results import JobState, Record, fold
-from templates.states import ENDED, Identity, JobStatus, Outlook, status_of
+from templates.states import ENDED, Identity, JobStatus, Outlook, is_over, status_of
 
 
 class Found(NamedTuple):
@@ -53,11 +53,13 @@ class Entry:
         "stone",
     )
 
-    def __init__(self, found: Found) -> None:
+    def __init__(self, found: Found, starts_again: bool = False) -> None:
         self.name = found.name
         self.job = found.job
         self.accepted_ms = found.accepted_ms
-        self.outlook = Outlook(native=found.native, deleting=found.stone is not None)
+        self.outlook = Outlook(
+            native=found.native, deleting=found.stone is not None, starts_again=starts_again
+        )
         self.stone = found.stone
         self.final = found.final is not None
         self.ended_s = found.ended_s
@@ -111,7 +113,7 @@ class Entry:
     @property
     def has_ended(self) -> bool:
         """Whether its last status is known, written down or not."""
-        return self.final or bool(self.said.finished_ms) or self.outlook.phase == ENDED
+        return self.final or is_over(self.outlook, self.said)
 
     def dump(self) -> bytes:
         """Its status as JSON."""
@@ -138,7 +140,8 @@ _NO_RECORDS: dict[tuple[int, str, int], Record] = {}
 class Table:
     """All jobs of a pool, and what of them has not been published yet."""
 
-    def __init__(self) -> None:
+    def __init__(self, starts_again: bool = False) -> None:
+        self._starts_again = starts_again  # as the backend says
         self._entries: dict[str, Entry] = {}
         self.live: dict[str, Entry] = {}
         """Those that have not ended, or of which something is left in the batch system."""
@@ -168,7 +171,7 @@ class Table:
         """A job that is new here; None if it is not."""
         if found.name in self._entries:
             return None
-        entry = self._entries[found.name] = self.live[found.name] = Entry(found)
+        entry = self._entries[found.name] = self.live[found.name] = Entry(found, self._starts_again)
         if found.stone is not None:
             self.buried[found.name] = entry
         self._names = None

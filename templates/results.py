@@ -69,6 +69,7 @@ class JobState(NamedTuple):
     finished_ms: int = 0  # 0: not over, as far as the script has said
     exit_code: int = 0
     message: str = ""
+    told: bool = False  # it ended because the batch system had told it to
     containers: Mapping[str, ContainerState] = {}
 
 
@@ -137,6 +138,7 @@ def _with_job(state: JobState, record: Record) -> JobState:
             finished_ms=record.at_ms,
             exit_code=_number(record, "exit"),
             message=_text(record, "message"),
+            told=record.values.get("told") == "1",
         )
     return state
 

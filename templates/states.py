@@ -75,6 +75,7 @@ class Outlook(NamedTuple):
     at_ms: int = 0  # when that was
     deleting: bool = False
     given_up_run: int = 0  # the run after which the batch system has put it back into its queue
+    starts_again: bool = False  # the batch system may start it again after it has told it to end
 
 
 class Identity(NamedTuple):
@@ -87,6 +88,17 @@ class Identity(NamedTuple):
     containers: tuple[tuple[str, str, str], ...]  # name, kind, image
 
 
+def is_over(outlook: Outlook, said: JobState) -> bool:
+    """Whether nothing of a job will change any more.
+
+    What a batch system has told to end it may start again, unless that was our own doing.
+    """
+    if outlook.phase == ENDED:
+        return True
+    may_return = said.told and outlook.starts_again and not outlook.deleting
+    return bool(said.finished_ms) and not may_return
+
+
 def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> JobStatus:
     """The status of a job; once it has ended, every container has ended too."""
     phase = _phase(outlook, said)
@@ -97,6 +109,9 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
     exit_code = said.exit_code if said.finished_ms else outlook.exit_code
     message = said.message or outlook.message
     states = _states(job, said, _waiting(phase, outlook))
+    if said.told and phase == ENDED and outlook.message:
+        message = f"{outlook.message}: {said.message}"
+        states = [_with_cause(state, said.message, message) for state in states]
     if phase == ENDED:
         by_job = End(exit_code, 0, "", message, said.started_ms, finished_ms)
         states = _ended(states, job, by_job)
@@ -122,7 +137,7 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
 
 def _phase(outlook: Outlook, said: JobState) -> str:
     """The script's own word counts more than the batch system's, which may lag behind."""
-    if said.finished_ms or outlook.phase == ENDED:
+    if is_over(outlook, said):
         return ENDED
     if said.run and not (outlook.phase == QUEUED and outlook.given_up_run == said.run):
         return STARTED
@@ -141,6 +156,13 @@ def _waiting(phase: str, outlook: Outlook) -> ContainerState:
 def _states(job: Identity, said: JobState, waiting: ContainerState) -> list[ContainerState]:
     known = said.containers
     return [known.get(name) or waiting._replace(name=name) for name, _, _ in job.containers]
+
+
+def _with_cause(state: ContainerState, words: str, cause: str) -> ContainerState:
+    """A container that says how its job ended says why, too."""
+    if state.end is None or words not in state.end.message:
+        return state
+    return state._replace(end=state.end._replace(message=state.end.message.replace(words, cause)))
 
 
 def _ended(states: Sequence[ContainerState], job: Identity, by_job: End) -> list[ContainerState]:

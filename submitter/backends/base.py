@@ -27,7 +27,7 @@ class Sighting(NamedTuple):
     phase: str = QUEUED
     """QUEUED, STARTED or ENDED, of templates.states."""
     reason: str = ""
-    """Of a job that waits: one word."""
+    """Why it waits, or what ended it: one word."""
     message: str = ""
     """In the batch system's own words."""
     exit_code: int = 0
@@ -54,6 +54,10 @@ class Backend(ABC):
     lost_after_s: float = 0.0
     """How long a job must be missing in the batch system before it counts as lost; 0: what the
     pool's timing says."""
+
+    starts_again: bool = False
+    """Whether the batch system may end a job by itself and start it again later: then a script that
+    was told to end has not said its last word."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool

@@ -415,8 +415,9 @@ def test_a_site_can_allow_a_second_start_after_a_crash(folder: Path) -> None:
     end = state.containers["c0"].end
     assert end is not None
     assert end.exit_code == 0
-    log = (running.directory / "logs" / "c0.0.log").read_text()
-    assert log.split() == ["0", "0"], "each start has empty volumes"
+    assert state.containers["c0"].restarts == 1
+    logs = [(running.directory / "logs" / f"c0.{number}.log").read_text() for number in (0, 1)]
+    assert logs == ["0\n", "0\n"], "each start has empty volumes, and a log of its own"
     assert_none_left(folder)
 
 
