@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional, Protocol
 
 from submitter.errors import CommandFailed
@@ -18,8 +18,16 @@ TAIL = 300  # characters of what a failed program complained of
 LARGEST_OUTPUT = 256 * 1024 * 1024
 
 
-def run(argv: Sequence[str], timeout: float = 60.0, stdin: str = "") -> str:
-    """What the program wrote to standard output; ``CommandFailed`` unless it ended well."""
+def run(
+    argv: Sequence[str],
+    timeout: float = 60.0,
+    stdin: str = "",
+    environment: Optional[Mapping[str, str]] = None,
+) -> str:
+    """What the program wrote to standard output; ``CommandFailed`` unless it ended well.
+
+    ``environment``: all of its variables; ours when not given.
+    """
     try:
         done = subprocess.run(
             list(argv),
@@ -28,6 +36,7 @@ def run(argv: Sequence[str], timeout: float = 60.0, stdin: str = "") -> str:
             timeout=timeout,
             check=False,
             start_new_session=True,
+            env=environment,
         )
     except subprocess.TimeoutExpired as late:
         output = (late.stdout or b"").decode(errors="replace")

@@ -3,6 +3,7 @@
     interlink-submitter [--config FILE]          run until SIGTERM or SIGINT
     interlink-submitter check [--config FILE]    try everything that the service will need
     interlink-submitter sample                   print a configuration file with every key
+    interlink-submitter import-slurm-config FILE make one from interLink's SlurmConfig.yaml
 
 Exit codes: 0 when ended by a signal (or when all is well, for ``check``), 1 when something is
 wrong, 2 when the configuration or the command line is.
@@ -22,7 +23,7 @@ from types import FrameType
 from typing import Any, Callable, Optional
 
 from submitter import settings_file
-from submitter.settings import Settings
+from submitter.settings import Settings, variables
 from templates import __version__
 from templates.errors import ConfigError
 from templates.log_format import formatter
@@ -46,6 +47,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         # What the connection logs, the report says better.
         logging.disable(logging.CRITICAL)
         return asyncio.run(check.run(arguments.config, sys.stdout.write))
+    if arguments.command == "import-slurm-config":
+        return import_slurm_config(arguments.file, arguments.output)
     try:
         settings = settings_file.read(arguments.config)
     except ConfigError as error:
@@ -68,7 +71,34 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="try everything that the service will need")
     check.add_argument("--config", metavar="FILE", type=Path, default=argparse.SUPPRESS, help=words)
     commands.add_parser("sample", help="print a configuration file with every key explained")
+    words = "make a configuration file from that of interLink's Slurm plugin"
+    old = commands.add_parser("import-slurm-config", help=words)
+    old.add_argument("file", metavar="FILE", type=Path, help="its SlurmConfig.yaml")
+    words = "where to write it (default: standard output)"
+    old.add_argument("--output", metavar="FILE", type=Path, help=words)
     return parser
+
+
+def import_slurm_config(path: Path, output: Optional[Path]) -> int:
+    """Write our configuration made from an older one; says on standard error what became of it."""
+    from submitter import slurm_import
+
+    try:
+        text = slurm_import.read(path)
+        made = slurm_import.convert(text, str(path), variables(slurm_import.VARIABLES))
+    except ConfigError as error:
+        sys.stderr.write(f"interlink-submitter: {error}\n")
+        return WRONG_CONFIGURATION
+    sys.stderr.write("".join(f"{line}\n" for line in made.report))
+    if output is None:
+        sys.stdout.write(made.text)
+        return 0
+    try:
+        output.write_text(made.text, encoding="utf-8")
+    except OSError as error:
+        sys.stderr.write(f"interlink-submitter: {output}: {error.strerror}\n")
+        return WRONG_CONFIGURATION
+    return 0
 
 
 def set_up_logging(wanted: Logging) -> None:

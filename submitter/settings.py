@@ -6,7 +6,7 @@ The text under a field says what it means; the sample file and docs/submitter.md
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple, Optional
 
@@ -130,3 +130,15 @@ def supervisor() -> Supervisor:
     address, limit, process = (os.environ.pop(name, "") for name in names)
     meant = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
     return Supervisor(address, int(limit) / 1e6 if meant else 0)
+
+
+def environment_with(added: Mapping[str, str], unwanted: Iterable[str]) -> dict[str, str]:
+    """Our environment for another program, without variables that begin so, with others added."""
+    starts = tuple(unwanted)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(starts)}
+    return {**kept, **added}
+
+
+def variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of these variables that our environment has."""
+    return {name: os.environ[name] for name in names if name in os.environ}

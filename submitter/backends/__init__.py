@@ -8,7 +8,10 @@ from submitter.backends.base import Backend
 from submitter.settings import Pool
 from templates.errors import ConfigError
 
-BACKENDS = {"host": "submitter.backends.host:Host"}
+BACKENDS = {
+    "host": "submitter.backends.host:Host",
+    "slurm": "submitter.backends.slurm:Slurm",
+}
 """Name in the configuration -> module and class; only the one in use is imported."""
 
 

@@ -1,0 +1,230 @@
+"""What Slurm's programs print, as values: one function for each of the questions asked here.
+
+Fields of fixed width (``-O``) are the same in all versions, and none of ours can overflow: names
+and numbers are short, and of a reason its beginning is enough. sacct separates its fields.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Optional
+
+# Of squeue -O: field -> width.
+_QUEUE = {"JobID": 24, "State": 20, "RestartCnt": 12, "Name": 80, "Reason": 100}
+QUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _QUEUE.items())
+_PAST = {**_QUEUE, "exit_code": 20, "EndTime": 32}
+PAST_FORMAT = ",".join(f"{name}:{width}" for name, width in _PAST.items())
+_USED = {"NumCPUs": 16, "tres-alloc": 300}
+USED_FORMAT = ",".join(f"{name}:{width}" for name, width in _USED.items())
+_NODES = {
+    "NodeHost": 80,
+    "StateLong": 32,
+    "CPUsState": 40,
+    "Memory": 20,
+    "AllocMem": 20,
+    "Gres": 300,
+    "GresUsed": 300,
+}
+NODES_FORMAT = ",".join(f"{name}:{width}" for name, width in _NODES.items())
+ACCOUNTING_FORMAT = "JobIDRaw,JobName,State,ExitCode,End"
+TIMES = {"SLURM_TIME_FORMAT": "%s"}  # so that times are seconds since 1970, in every time zone
+
+_SUBMITTED = re.compile(r"^([0-9]+)(?:;\S+)?$", re.MULTILINE)
+_LONG_SUBMITTED = re.compile(r"Submitted batch job ([0-9]+)")
+_GRES = re.compile(
+    r"(?P<name>[^:(),=]+)(?::(?P<type>[^:(),=]+?))?[:=](?P<count>[0-9]+)(?P<unit>[KMG]?)"
+)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+
+
+class Row(NamedTuple):
+    """What is said of one job."""
+
+    number: str
+    name: str
+    state: str
+    reason: str = ""
+    restarts: int = 0
+    exit_code: str = ""  # EXIT:SIGNAL
+    end_s: int = 0
+
+
+class Node(NamedTuple):
+    """What one node has; amounts of memory in MiB."""
+
+    name: str
+    state: str
+    cpus: int
+    idle_cpus: int
+    memory: int
+    allocated_memory: int
+    gres: Mapping[str, int]
+    used_gres: Mapping[str, int]
+
+
+def _cut(line: str, widths: Mapping[str, int]) -> Optional[list[str]]:
+    """The fields of a line; None when it is too short to hold them all."""
+    found, start = [], 0
+    for width in widths.values():
+        found.append(line[start : start + width].strip())
+        start += width
+    return found if len(line) > start - width else None
+
+
+def job_number(output: str) -> Optional[str]:
+    """The number of a job that was accepted, wherever sbatch's plugins have put it."""
+    found = _SUBMITTED.search(output) or _LONG_SUBMITTED.search(output)
+    return found[1] if found else None
+
+
+def queue_rows(output: str) -> Iterator[Row]:
+    """Of ``squeue -O QUEUE_FORMAT``."""
+    for line in output.splitlines():
+        fields = _cut(line, _QUEUE)
+        if fields is not None and fields[0].isdigit():
+            number, state, restarts, name, reason = fields
+            yield Row(number, name, state, reason, _whole(restarts))
+
+
+def past_rows(output: str) -> Iterator[Row]:
+    """Of ``squeue -t all -O PAST_FORMAT``."""
+    for line in output.splitlines():
+        fields = _cut(line, _PAST)
+        if fields is not None and fields[0].isdigit():
+            number, state, restarts, name, reason, exit_code, end = fields
+            yield Row(number, name, state, reason, _whole(restarts), exit_code, _whole(end))
+
+
+def accounting_rows(output: str) -> Iterator[Row]:
+    """Of ``sacct -P -o ACCOUNTING_FORMAT``."""
+    for line in output.splitlines():
+        fields = line.split("|")
+        if len(fields) == 5 and fields[0].isdigit():
+            number, name, state, exit_code, end = fields
+            yield Row(number, name, state, exit_code=exit_code, end_s=_whole(end))
+
+
+def exit_code_of(text: str) -> int:
+    """``EXIT:SIGNAL`` as a shell would tell it; 0 when there is none."""
+    code, _, number = text.partition(":")
+    if _whole(number):
+        return 128 + _whole(number)
+    return _whole(code) % 256
+
+
+def _whole(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+# --- nodes, and what runs on them ----------------------------------------------------------------
+
+
+def nodes(output: str) -> dict[str, Node]:
+    """Of ``sinfo -N -O NODES_FORMAT``: each node once, whatever partitions it is in."""
+    found = {}
+    for line in output.splitlines():
+        fields = _cut(line, _NODES)
+        if fields is None or fields[2].count("/") != 3:
+            continue
+        name, state, cpus, memory, allocated, gres, used = fields
+        _, idle, _, total = (_whole(part) for part in cpus.split("/"))
+        found[name] = Node(
+            name,
+            state,
+            total,
+            idle,
+            _whole(memory),
+            _whole(allocated),
+            gres_counts(gres),
+            gres_counts(used),
+        )
+    return found
+
+
+def gres_counts(text: str) -> dict[str, int]:
+    """``gpu:a100:2(S:0-1),shard:8`` as {gpu:a100: 2, shard: 8}."""
+    counts: dict[str, int] = {}
+    for part in _parts(text):
+        found = _GRES.match(part)
+        if found is None or found["name"].strip() in ("", "null"):
+            continue
+        name = f"{found['name']}:{found['type']}" if found["type"] else found["name"]
+        counts[name] = counts.get(name, 0) + int(found["count"]) * _UNITS[found["unit"]]
+    return counts
+
+
+def _parts(text: str) -> list[str]:
+    """At commas outside of parentheses, and without what stands in those."""
+    return [part.strip() for part in re.sub(r"\([^)]*\)", "", text).split(",")]
+
+
+class Used(NamedTuple):
+    """What running jobs hold together; memory in bytes."""
+
+    cpus: int
+    memory: int
+    gres: Mapping[str, int]
+
+
+def used(output: str) -> Used:
+    """Of ``squeue -t R -O USED_FORMAT``."""
+    cpus = memory = 0
+    gres: dict[str, int] = {}
+    for line in output.splitlines():
+        fields = _cut(line, _USED)
+        if fields is None:
+            continue
+        cpus += _whole(fields[0])
+        for entry in fields[1].split(","):
+            name, _, amount = entry.partition("=")
+            if name == "mem":
+                memory += size(amount) or 0
+            elif name.startswith("gres/"):
+                gres[name[5:]] = gres.get(name[5:], 0) + _whole(amount)
+    return Used(cpus, memory, gres)
+
+
+# --- amounts -------------------------------------------------------------------------------------
+
+
+def size(text: str, unit: str = "M") -> Optional[int]:
+    """``4G``, ``500`` (in MiB unless told otherwise) in bytes; None for anything else."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)B?", text.strip().upper())
+    return int(float(found[1]) * _UNITS[found[2] or unit]) if found else None
+
+
+def seconds(text: str) -> Optional[int]:
+    """A time limit as sbatch takes it; 0 for none, None for what it would not take."""
+    if text.strip().upper() in ("UNLIMITED", "INFINITE", "-1"):
+        return 0
+    days, dash, rest = text.strip().rpartition("-")
+    parts = rest.split(":")
+    if not all(part.isdigit() for part in [*parts, *([days] if dash else [])]) or len(parts) > 3:
+        return None
+    numbers = [int(part) for part in parts]
+    if dash:  # days-hours[:minutes[:seconds]]
+        hours, minutes, rest_s = [*numbers, 0, 0][:3]
+        return int(days) * 86400 + hours * 3600 + minutes * 60 + rest_s
+    if len(numbers) == 3:
+        return numbers[0] * 3600 + numbers[1] * 60 + numbers[2]
+    return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
+
+
+# --- how Slurm is set up -------------------------------------------------------------------------
+
+
+def configuration(output: str) -> dict[str, str]:
+    """Of ``scontrol show config``."""
+    found = {}
+    for line in output.splitlines():
+        key, equals, value = line.partition("=")
+        if equals:
+            found[key.strip()] = value.strip()
+    return found
+
+
+def limits(output: str) -> list[dict[str, str]]:
+    """The lines of ``sacctmgr -P`` with its header."""
+    lines = [line.split("|") for line in output.splitlines() if line]
+    return [dict(zip(lines[0], line)) for line in lines[1:]]
