@@ -408,7 +408,8 @@ def test_a_node_dies_and_the_job_starts_elsewhere(again: Bench) -> None:
 def test_the_processes_of_the_first_start_outlive_it(again: Bench) -> None:
     """slurmd is killed, its jobs are not: Slurm starts the job a second time beside the first."""
     beat = again.site.home / f"beat-{time.monotonic_ns()}"
-    ticket = again.submit(f"while :; do echo $SLURMD_NODENAME >>{beat}; sleep 0.2; done", "-x n3")
+    noting = f"while :; do echo $SLURM_JOB_NODELIST >>{beat}; sleep 0.2; done"
+    ticket = again.submit(noting, "-x n3")
     again.until_it_runs(ticket)
     first = again.state(ticket)
     again.site.kill(f"slurmd@{first.node}")

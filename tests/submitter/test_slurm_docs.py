@@ -1,0 +1,62 @@
+"""docs/slurm.md names the options, states, errors and old keys that there are."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from pathlib import Path
+
+from submitter import slurm_import
+from submitter.backends.slurm_errors import SUBMIT_ERRORS
+from submitter.backends.slurm_flags import NEVER
+from submitter.backends.slurm_options import Options
+from submitter.backends.slurm_options import load as load_options
+from submitter.backends.slurm_states import STATES
+from submitter.settings_file import load
+from templates.legacy_config import REFUSED, UNDERSTOOD
+from templates.settings_keys import keys
+from tests.test_docs import default_of
+from tests.test_layering import REPO
+
+TEXT = (REPO / "docs" / "slurm.md").read_text(encoding="utf-8")
+
+
+def rows(title: str) -> list[list[str]]:
+    """The cells of the table below a title, without its head."""
+    part = TEXT.split(f"\n## {title}\n")[1].split("\n## ")[0]
+    lines = [line for line in part.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
+
+
+def test_options() -> None:
+    expected = [
+        [f"`{key.name}`", key.type, default_of(key), key.doc.replace("``", "`")]
+        for key in keys(Options())
+    ]
+    assert rows("Options") == expected
+
+
+def test_states() -> None:
+    expected = [
+        [f"`{name}`", state.phase, state.reason or "-", state.words or "-"]
+        for name, state in STATES.items()
+    ]
+    assert rows("States") == expected
+
+
+def test_errors_and_flags() -> None:
+    named = {row[0] for row in rows("What sbatch complains of")}
+    assert {text for text, _ in SUBMIT_ERRORS} <= named
+    assert [name for name, why in NEVER.items() if f"| `--{name}` | {why} |" not in TEXT] == []
+
+
+def test_old_keys() -> None:
+    named = set(re.findall(r"`([A-Za-z_]+)`", TEXT.split("\n## Keys of the old plugin\n")[1]))
+    old = {key for key in (*UNDERSTOOD, *REFUSED) if "." not in key}
+    assert old | set(slurm_import.VARIABLES) <= named
+
+
+def test_the_example_loads(tmp_path: Path) -> None:
+    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    (pool,) = load(textwrap.dedent(example), "example", tmp_path).pools
+    assert [one.name for one in load_options(pool.options, "p").flavors] == ["gpu", "cpu"]
