@@ -42,6 +42,8 @@ async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
         while data := await reader.read(CHUNK):
             writer.write(data)
             await writer.drain()
+    # A reset, too, is the end: a program that was killed with something left to read sends one.
+    with contextlib.suppress(OSError):
         if writer.can_write_eof():
             writer.write_eof()
 
