@@ -45,7 +45,7 @@ _OF_ONE_JOB = "Kill job error on job id"  # it has ended, or has not begun
 class Slurm(Backend):
     """One Slurm cluster, as the user that the submitter runs as."""
 
-    settle_s = 30.0
+    settle_s = 15.0
     visible_after_s = 15.0
     starts_again = True
 

@@ -25,9 +25,12 @@ from tests.submitter.rig import Centre, eventually, job_of
 
 BACKENDS: dict[str, dict[str, Any]] = {"host": {"backend": "host", "options": {"pods": "8"}}}
 
-pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+pytestmark = pytest.mark.parametrize("backend", sorted(BACKENDS))
 
-ONE_AT_A_TIME = {"host": {"options": {"pods": "1"}}}
+ONE_AT_A_TIME: dict[str, dict[str, Any]] = {"host": {"options": {"pods": "1"}}}
+# Those that themselves end what a script leaves behind that was killed with -9. Others leave it to
+# the batch system, which needs control groups for it: the Slurm site of the tests has none.
+ENDS_ORPHANS = {"host"}
 
 
 def settings(backend: str, **more: Any) -> dict[str, Any]:
@@ -278,7 +281,8 @@ def test_a_killed_job_ends_with_words(
     assert status.exit_code != 0
     assert "without a record of its end" in status.message
     eventually(lambda: not (directory / "secret").exists())
-    assert_none_left(Path(job.name))
+    if backend in ENDS_ORPHANS:
+        assert_none_left(Path(job.name))
 
 
 def _scripts_of(directory: Path) -> list[int]:

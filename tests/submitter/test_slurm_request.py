@@ -111,8 +111,7 @@ def test_the_first_flavor_that_fits() -> None:
     found = asked(job={"wall_time_s": 7200}, flavors=FLAVORS)
     assert (found["partition"], found["mem"]) == ("l", "9G")
     assert asked("-p l", flavors=FLAVORS)["partition"] == "l"
-    chosen = {"annotations": {"flavor": "long"}}
-    made = job_of()._replace(**chosen)
+    made = job_of()._replace(annotations={"flavor": "long"})
     text = script(made, "/d", Pool(name="p", directory="/x"), load({"flavors": FLAVORS}, "p"))
     assert "--partition=l\n" in text
 
