@@ -46,7 +46,7 @@ class Keeper:
         self._table = site.table
         self._scanner = Scanner(site.journal)
         self._submission = Submission(site.journal, site.backend)
-        self._polling = Polling(site)
+        self._polling = Polling(site, self._submission.take_back)
         self._ending = Ending(site)
         self._removal = Removal(site, self._submission)
         self._janitor = Janitor(site)
@@ -67,7 +67,7 @@ class Keeper:
         loops: Sequence[tuple[str, Step, Callable[[], float]]] = (
             ("look", self._look, lambda: SOON_S if self._ending.waits else timing.spool_s),
             ("submit", self._submit, lambda: timing.poll_s),
-            ("poll", self._polling.step, self._polling.pause),
+            ("poll", self._poll, self._polling.pause),
             ("remove", self._removal.step, lambda: 1.0 if self._table.buried else timing.poll_s),
             ("tidy", self._janitor.step, lambda: self._janitor.pause_s),
         )
@@ -180,6 +180,13 @@ class Keeper:
             entry = self._table.get(name)
             if entry is not None and entry.hear(said):
                 self._table.changed(entry)
+
+    async def _poll(self) -> None:
+        await self._polling.step()
+        lost, self._polling.taken_back = self._polling.taken_back, []
+        for entry in lost:
+            self._waiting[entry.name] = entry
+            self._awaken("submit")
 
     # --- submitting ---------------------------------------------------------------------------
 

@@ -11,27 +11,33 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Optional
+from typing import Callable, Optional
 
 from submitter.backends.base import Sighting
 from submitter.scanner import records_of
 from submitter.site import Site
 from submitter.table import Entry
 from templates.results import Record
-from templates.states import ENDED, STARTED
+from templates.states import ENDED, IN_QUEUE, QUEUED, STARTED
 
 logger = logging.getLogger(__name__)
 
 URGENT_S = 1.0  # between two polls while a job's end is in doubt
 SETTLE_DELETED_S = 3.0  # nobody waits long for the last records of a pod that is deleted
+AGAIN = "the batch system lost the job before it began; it is submitted again"
 _UNSEEN = Sighting()
+
+TakeBack = Callable[[str, str], Optional[str]]  # of submission.py
 
 
 class Polling:
     """The questions about one pool's jobs."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, take_back: TakeBack = lambda name, native: None) -> None:
         self._site = site
+        self._take_back = take_back
+        self.taken_back: list[Entry] = []
+        """Jobs that have to be submitted once more."""
         self._answered: Optional[float] = None  # when the batch system last did
 
     def pause(self) -> float:
@@ -102,9 +108,27 @@ class Polling:
 
         for entry, records in zip(over, await asyncio.to_thread(read)):
             entry.hear(records)
-            if not entry.has_ended:
-                self._end(entry, sightings.get(entry.name))
+            sighting = sightings.get(entry.name)
+            if not entry.has_ended and not await self._is_taken_back(entry, sighting):
+                self._end(entry, sighting)
             self._site.table.changed(entry)
+
+    async def _is_taken_back(self, entry: Entry, sighting: Optional[Sighting]) -> bool:
+        """Whether a job that got lost before it began is not lost: it is submitted again."""
+        if entry.stone is not None or entry.records or (sighting and not sighting.lost):
+            return False
+        native = await asyncio.to_thread(self._take_back, entry.name, entry.native)
+        if native is None:
+            return False
+        logger.warning("pool=%s job=%s: %s", self._site.pool.name, entry.name, AGAIN)
+        entry.missing_s, entry.ended_since = 0.0, None
+        waiting = entry.outlook._replace(
+            phase=QUEUED, reason=IN_QUEUE, message=AGAIN, native=native
+        )
+        entry.look(waiting)
+        if not native:
+            self.taken_back.append(entry)
+        return True
 
     def _end(self, entry: Entry, sighting: Optional[Sighting]) -> None:
         at_ms = int(time.time() * 1000)

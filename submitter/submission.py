@@ -29,6 +29,9 @@ BUSY = "busy"  # another submitter is at it
 DELETED = "deleted"  # the pod has been deleted meanwhile
 MISSING = "missing"  # the directory is gone
 
+MOST_LOST = 3  # how often a job is submitted again that got lost
+BEGUN = ("started", "records")  # one of these is there once the script has begun
+
 
 class Doubtful(SubmitUnclear):
     """This one job has to wait until it can be told whether it was taken."""
@@ -101,6 +104,29 @@ class Submission:
             raise Doubtful("its submission ended unclearly, and it cannot be seen yet")
         os.unlink(f"{folder}/submitting")
         return None
+
+    def take_back(self, name: str, native: str) -> Optional[str]:
+        """Have a job submitted again that the batch system has lost before its script began.
+
+        Its new identity if another submitter has done so already, empty if it is ours to do; None
+        when it has begun, or was lost too often. Should the first one turn up after all, only one
+        of the two scripts runs: job.sh sees to that.
+        """
+        folder = self._journal.of(name)
+        try:
+            with self._journal.lock(name) as mine:
+                now = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
+                if not mine or now != native:
+                    return now if mine else None
+                lost = int(read(f"{folder}/lost") or b"0") + 1
+                if lost > MOST_LOST or any(os.path.exists(f"{folder}/{x}") for x in BEGUN):
+                    return None
+                self._journal.write(f"{folder}/lost", str(lost).encode())
+                os.unlink(f"{folder}/native")  # first: what is submitting alone is looked for
+                os.unlink(f"{folder}/submitting")
+        except (OSError, ValueError):
+            return None
+        return ""
 
     def _submit(self, job: Job) -> Attempt:
         folder = self._journal.of(job.name)

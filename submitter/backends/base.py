@@ -34,6 +34,9 @@ class Sighting(NamedTuple):
     """Of a job that has ended."""
     at_ms: int = 0
     """When it ended; 0 if that is not told."""
+    lost: bool = False
+    """Of a job that has ended: whether the batch system is to blame, so that it may be submitted
+    again if its script has not begun."""
     requeued: bool = False
     """Whether it waits for the second time: it has been started, and put back into the queue."""
 

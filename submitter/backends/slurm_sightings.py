@@ -53,4 +53,5 @@ def _ended(row: Row, state: State) -> Sighting:
         f"Slurm: {row.state}{told}: {words}",
         exit_code=code or state.exit_code,
         at_ms=row.end_s * 1000,
+        lost=state.lost,
     )

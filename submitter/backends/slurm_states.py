@@ -26,6 +26,8 @@ class State(NamedTuple):
     """As the manual explains it."""
     exit_code: int = 1
     """Of a job that has ended and left no exit code behind."""
+    lost: bool = False
+    """Of a job that has ended: whether Slurm, not the job, is to blame."""
 
 
 STATES: Mapping[str, State] = {
@@ -55,10 +57,14 @@ STATES: Mapping[str, State] = {
     "DEADLINE": State(ENDED, "Deadline", "it could not end before its deadline", TERM_CODE),
     "OUT_OF_MEMORY": State(ENDED, "OOMKilled", "it used more memory than it had", OOM_CODE),
     "PREEMPTED": State(ENDED, "Preempted", "a job that comes first took its place", TERM_CODE),
-    "NODE_FAIL": State(ENDED, "NodeFail", "one of its nodes failed"),
-    "BOOT_FAIL": State(ENDED, "NodeFail", "one of its nodes could not be started"),
-    "LAUNCH_FAILED": State(ENDED, "LaunchFailed", "it could not be launched on its nodes"),
-    "RECONFIG_FAIL": State(ENDED, "NodeFail", "one of its nodes could not be set up for it"),
+    "NODE_FAIL": State(ENDED, "NodeFail", "one of its nodes failed", lost=True),
+    "BOOT_FAIL": State(ENDED, "NodeFail", "one of its nodes could not be started", lost=True),
+    "LAUNCH_FAILED": State(
+        ENDED, "LaunchFailed", "it could not be launched on its nodes", lost=True
+    ),
+    "RECONFIG_FAIL": State(
+        ENDED, "NodeFail", "one of its nodes could not be set up for it", lost=True
+    ),
     "REVOKED": State(ENDED, "Revoked", "another cluster of the federation has started it"),
 }
 ACTIVE = frozenset(name for name, state in STATES.items() if state.phase == STARTED)

@@ -20,6 +20,7 @@ BENCHMARKS = {
     "create": "pods created per second, up to the journal at the site",
     "status": "GET /status of one pod, and of a thousand in one call",
     "logs": "a log of 1 GB through getLogs",
+    "slurm": "pods through a real Slurm, against sbatch by hand",
     "scale": "10,000 finished jobs: memory, cost at rest, a restarted plugin",
 }
 

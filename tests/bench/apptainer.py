@@ -76,13 +76,30 @@ PAIRS = (
 )
 
 
-def seconds(pair: Pair, folder: Path) -> Iterator[tuple[float, float]]:
-    """The time of our job and of the bare command, round by round; the first one only warms up."""
+def prepare(pair: Pair, folder: Path) -> None:
+    """The directories of the jobs, for the site's user."""
     job = build(manifests(pod(pair.container)), CONFIG)
     for number in range(ROUNDS + 1):
         write_job(job, folder / f"job-{number}")
     for path in (folder, *folder.rglob("*")):
         os.chown(path, ALICE, ALICE)
+
+
+def seconds(told: str) -> Iterator[tuple[float, float]]:
+    """The time of our job and of the bare command, round by round; the first one only warms up."""
+    for line in told.splitlines()[1:]:
+        ours, theirs = line.split()
+        yield int(ours) / 1e6, int(theirs) / 1e6
+
+
+def row(name: str, pair: Pair, told: str) -> Row:
+    """From what ``MEASURE`` has told."""
+    ours, theirs = (statistics.median(side) for side in zip(*seconds(told)))
+    return Row(name, ours, "s", " ".join(pair.bare), theirs, "<=", 1.3)
+
+
+def measured(pair: Pair, folder: Path) -> Row:
+    prepare(pair, folder)
     done = subprocess.run(
         [str(SITE_ROOT), "run", "bash", "-c", MEASURE, "measure", str(folder), *pair.bare],
         env={**os.environ, "SITE_BIND": str(folder.parent)},
@@ -90,15 +107,7 @@ def seconds(pair: Pair, folder: Path) -> Iterator[tuple[float, float]]:
         capture_output=True,
         text=True,
     )
-    for line in done.stdout.splitlines()[1:]:
-        ours, theirs = line.split()
-        yield int(ours) / 1e6, int(theirs) / 1e6
-
-
-def row(pair: Pair, folder: Path) -> Row:
-    measured = list(seconds(pair, folder))
-    ours, theirs = (statistics.median(side) for side in zip(*measured))
-    return Row(pair.name, ours, "s", " ".join(pair.bare), theirs, "<=", 1.3)
+    return row(pair.name, pair, done.stdout)
 
 
 def run() -> list[Row]:
@@ -107,6 +116,6 @@ def run() -> list[Row]:
     parent = Path(tempfile.mkdtemp(prefix="interlink-bench-", dir="/var/tmp"))
     parent.chmod(0o755)
     try:
-        return [row(pair, parent / str(number)) for number, pair in enumerate(PAIRS)]
+        return [measured(pair, parent / str(number)) for number, pair in enumerate(PAIRS)]
     finally:
         shutil.rmtree(parent)

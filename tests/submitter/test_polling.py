@@ -102,6 +102,22 @@ def test_a_missing_job_is_lost_only_after_a_while_of_answers(site: Site, entry: 
     assert end.exit_code == 1
 
 
+def test_a_job_that_was_lost_before_it_began_waits_again(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", lost=True)}
+    polling = Polling(site, lambda name, native: "")
+    asyncio.run(polling.step())
+    assert polling.taken_back == [entry]
+    status = entry.status()
+    assert (status.phase, status.native) == (QUEUED, "")
+    assert "it is submitted again" in status.message
+
+
+def test_what_a_job_has_brought_upon_itself_is_its_end(site: Site, entry: Entry) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="TIMEOUT")}
+    asyncio.run(Polling(site, lambda name, native: "").step())
+    assert entry.status().phase == ENDED
+
+
 def test_a_job_that_shows_up_again_was_never_lost(site: Site, entry: Entry) -> None:
     polling = Polling(site)
     asyncio.run(polling.step())

@@ -117,3 +117,36 @@ def test_the_order_is_kept_when_there_is_no_room(site: Site) -> None:
     moody(site).before_submit = NoRoom("full")
     made = Submission(site.journal, site.backend).attempts(jobs)
     assert [one.name for one in made] == [jobs[0].name]
+
+
+# --- what the batch system has lost ---------------------------------------------------------------
+
+
+def take_back(site: Site, job: Job, native: str = "native-1") -> object:
+    return Submission(site.journal, site.backend).take_back(job.name, native)
+
+
+def test_a_job_that_was_lost_before_it_began_is_submitted_again(site: Site, job: Job) -> None:
+    attempt(site, job)
+    assert take_back(site, job) == ""
+    assert attempt(site, job).outcome == submission.SUBMITTED
+    assert moody(site).taken == [job.name] * 2
+
+
+def test_what_another_submitter_has_submitted_again_is_adopted(site: Site, job: Job) -> None:
+    attempt(site, job)
+    assert take_back(site, job, "the one before") == "native-1"
+    assert moody(site).taken == [job.name]
+
+
+@pytest.mark.parametrize("name", submission.BEGUN)
+def test_a_job_that_has_begun_is_never_submitted_again(site: Site, job: Job, name: str) -> None:
+    attempt(site, job)
+    Path(site.journal.of(job.name), name).touch()
+    assert take_back(site, job) is None
+
+
+def test_a_job_is_not_submitted_for_ever(site: Site, job: Job) -> None:
+    for _ in range(submission.MOST_LOST):
+        assert take_back(site, job, attempt(site, job).native) == ""
+    assert take_back(site, job, attempt(site, job).native) is None

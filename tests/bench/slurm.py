@@ -1,0 +1,148 @@
+"""Pods of ``true`` through a real Slurm: how fast they are taken, seen to end, and run.
+
+The rival is what a user would do by hand on the same login node: a loop of sbatch, and a batch
+script with nothing but ``apptainer exec``. A state counts as seen when /status shows it; when the
+container ended is taken from the records of its job.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Optional
+
+from scripts.lib.interlink import Plugin
+from tests.bench import apptainer
+from tests.bench.asking import CLIENTS
+from tests.bench.rows import Row
+from tests.slurm_site import SlurmSite, running, until
+from tests.slurm_system import SlurmSystem, pod_of, system_at
+from tests.system import job_of
+
+PODS = 1000
+BY_HAND = 300
+SEEN = 200  # ends of containers that are waited for
+LOOP = (
+    "start=${{EPOCHREALTIME/./}}; for ((i = 0; i < {count}; i++)); do"
+    " sbatch --parsable -n 1 --mem=64M -o /dev/null --wrap true >/dev/null || exit 1; done;"
+    " echo $((${{EPOCHREALTIME/./}} - start))"
+)
+
+
+def run() -> list[Row]:
+    """All rows, at one site."""
+    with (
+        tempfile.TemporaryDirectory(prefix="interlink-bench-") as name,
+        running(Path(name) / "site") as site,
+    ):
+        rival = by_hand(site)
+        with system_at(site, Path(name) / "system") as system:
+            mine, delay = taken_and_seen(system)
+        site.restore()
+        overhead = of_one_job(site)
+    return [
+        Row("slurm-create", mine, "pods/s", "a loop of sbatch", rival, ">=", 0.8),
+        Row("slurm-state-seen", delay, "s after its end", "limit", 2, "<=", 1),
+        overhead,
+    ]
+
+
+def by_hand(site: SlurmSite) -> float:
+    """Jobs per second."""
+    microseconds = int(site.login("bash", "-c", LOOP.format(count=BY_HAND)))
+    site.restore()
+    return BY_HAND / microseconds * 1e6
+
+
+# --- creates and states ---------------------------------------------------------------------------
+
+
+class Clients:
+    """Create pods side by side."""
+
+    def __init__(self, port: int, requests: list[dict[str, Any]]) -> None:
+        self._port = port
+        self._waiting = iter(requests)
+        self._lock = threading.Lock()
+
+    def create_all(self) -> float:
+        """Pods per second."""
+        threads = [threading.Thread(target=self._create) for _ in range(CLIENTS)]
+        start = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return PODS / (time.monotonic() - start)
+
+    def _create(self) -> None:
+        with Plugin("127.0.0.1", self._port) as plugin:
+            while (request := self._next()) is not None:
+                plugin.create(request)
+
+    def _next(self) -> Optional[dict[str, Any]]:
+        with self._lock:
+            return next(self._waiting, None)
+
+
+def taken_and_seen(system: SlurmSystem) -> tuple[float, float]:
+    """Creates per second, and the median time from a container's end to its state at /status."""
+    requests = [pod_of("true") for _ in range(PODS)]
+    pods = {request["pod"]["metadata"]["uid"]: request["pod"] for request in requests}
+    with watching(system, pods) as seen:
+        rate = Clients(system.port, requests).create_all()
+        until(lambda: len(seen) >= SEEN, 300, f"{SEEN} pods have ended")
+    delays = [at - ended_at(system, pods[uid]) for uid, at in list(seen.items())]
+    return rate, statistics.median(delays)
+
+
+@contextmanager
+def watching(system: SlurmSystem, pods: dict[str, Any]) -> Iterator[dict[str, float]]:
+    """When each pod was first seen ended; all of them are asked for again and again."""
+    seen: dict[str, float] = {}
+    over = threading.Event()
+
+    def watch() -> None:
+        with Plugin("127.0.0.1", system.port) as plugin:
+            while not over.wait(0.1):
+                for status in plugin.status([pod for uid, pod in pods.items() if uid not in seen]):
+                    if "terminated" in status["containers"][0]["state"]:
+                        seen.setdefault(status["UID"], time.time())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join()
+
+
+def ended_at(system: SlurmSystem, pod: dict[str, Any]) -> float:
+    """By the clock of the node, which is ours."""
+    final = system.site / "site-a" / "jobs" / job_of(pod) / "final"
+    until(final.exists, 60, f"{final} is there")
+    (container,) = json.loads(final.read_bytes())["containers"]
+    return float(container["end"]["finished_ms"]) / 1000
+
+
+# --- one job --------------------------------------------------------------------------------------
+
+
+def of_one_job(site: SlurmSite) -> Row:
+    """The script of a pod inside a job, against the bare command inside the same job."""
+    pair = apptainer.PAIRS[0]
+    folder = site.home / "overhead"
+    apptainer.prepare(pair, folder)
+    program = folder / "measure.sh"
+    program.write_text(apptainer.MEASURE)
+    program.chmod(0o755)
+    job = site.submit(f"bash {program} {folder} {' '.join(pair.bare)}")
+    site.until(job, "COMPLETED", seconds=300)
+    return apptainer.row("slurm-overhead", pair, site.output(job))
