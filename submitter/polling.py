@@ -115,11 +115,11 @@ class Polling:
 
     async def _is_taken_back(self, entry: Entry, sighting: Optional[Sighting]) -> bool:
         """Whether a job that got lost before it began is not lost: it is submitted again."""
-        if entry.stone is not None or entry.records or (sighting and not sighting.lost):
+        if entry.stone is not None or (sighting is not None and not sighting.lost):
             return False
         native = await asyncio.to_thread(self._take_back, entry.name, entry.native)
-        if native is None:
-            return False
+        if native is None or native == entry.native:
+            return native is not None
         logger.warning("pool=%s job=%s: %s", self._site.pool.name, entry.name, AGAIN)
         entry.missing_s, entry.ended_since = 0.0, None
         waiting = entry.outlook._replace(

@@ -108,16 +108,17 @@ class Submission:
     def take_back(self, name: str, native: str) -> Optional[str]:
         """Have a job submitted again that the batch system has lost before its script began.
 
-        Its new identity if another submitter has done so already, empty if it is ours to do; None
-        when it has begun, or was lost too often. Should the first one turn up after all, only one
-        of the two scripts runs: job.sh sees to that.
+        Empty if it is ours to do; else its identity: a new one if another submitter has done so
+        already, the old one if that cannot be told now. None when it has begun, or was lost too
+        often. Should the first one turn up after all, only one of the two scripts runs: job.sh
+        sees to that.
         """
         folder = self._journal.of(name)
         try:
             with self._journal.lock(name) as mine:
                 now = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
                 if not mine or now != native:
-                    return now if mine else None
+                    return now if mine else native
                 lost = int(read(f"{folder}/lost") or b"0") + 1
                 if lost > MOST_LOST or any(os.path.exists(f"{folder}/{x}") for x in BEGUN):
                     return None
@@ -125,7 +126,7 @@ class Submission:
                 os.unlink(f"{folder}/native")  # first: what is submitting alone is looked for
                 os.unlink(f"{folder}/submitting")
         except (OSError, ValueError):
-            return None
+            return native
         return ""
 
     def _submit(self, job: Job) -> Attempt:

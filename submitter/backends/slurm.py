@@ -177,7 +177,10 @@ class Slurm(Backend):
             row = rows.get(ticket.native) if rows is not None else None
             sighting = sighting_of(row) if row is not None and row.name == ticket.name else None
             if sighting is not None and sighting.phase == ENDED:
-                sightings[ticket.name] = sighting
+                # Who cancels a job is named, unless it is a controller that has lost it.
+                forgotten = row is not None and row.state.strip() == "CANCELLED"
+                lost = sighting.lost or forgotten
+                sightings[ticket.name] = sighting._replace(lost=lost)
             elif ticket.name in sightings:
                 self._give_up_waiting(ticket.name, sightings)
             else:

@@ -112,6 +112,23 @@ def test_a_job_that_was_lost_before_it_began_waits_again(site: Site, entry: Entr
     assert "it is submitted again" in status.message
 
 
+def test_a_job_that_another_submitter_has_submitted_again_is_not_lost_once_it_has_begun(
+    site: Site, entry: Entry
+) -> None:
+    write_records(site, entry, record(entry, "job", 1, "state=started node=n1"))
+    moody(site).lost_after_s = 0.001
+    polling = Polling(site, lambda name, native: "18")
+
+    async def ask() -> None:
+        for _ in range(3):
+            await polling.step()
+            await asyncio.sleep(0.01)
+
+    asyncio.run(ask())
+    assert polling.taken_back == []
+    assert (entry.native, entry.status().phase) == ("18", STARTED)
+
+
 def test_what_a_job_has_brought_upon_itself_is_its_end(site: Site, entry: Entry) -> None:
     moody(site).sightings = {entry.name: Sighting(ENDED, message="TIMEOUT")}
     asyncio.run(Polling(site, lambda name, native: "").step())

@@ -139,6 +139,13 @@ def test_what_another_submitter_has_submitted_again_is_adopted(site: Site, job: 
     assert moody(site).taken == [job.name]
 
 
+def test_a_job_that_another_submitter_is_at_stays_as_it_is(site: Site, job: Job) -> None:
+    attempt(site, job)
+    with site.journal.lock(job.name):
+        assert take_back(site, job) == "native-1"
+    assert take_back(site, job) == ""
+
+
 @pytest.mark.parametrize("name", submission.BEGUN)
 def test_a_job_that_has_begun_is_never_submitted_again(site: Site, job: Job, name: str) -> None:
     attempt(site, job)
