@@ -7,6 +7,7 @@ never before: it would not survive it.
 
 from __future__ import annotations
 
+import gc
 import shutil
 from typing import Any
 
@@ -58,12 +59,14 @@ if workers > 1:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the loop of this worker."""
+    """Start the loop of this worker; what was imported is no garbage, and never looked at again."""
     from plugin_server.app import service_of
 
     service = service_of(worker.wsgi)
     service.is_stopping = lambda: not worker.alive
     service.start()
+    gc.collect()
+    gc.freeze()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:

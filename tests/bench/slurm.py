@@ -1,8 +1,9 @@
 """Pods of ``true`` through a real Slurm: how fast they are taken, seen to end, and run.
 
 The rival is what a user would do by hand on the same login node: a loop of sbatch, and a batch
-script with nothing but ``apptainer exec``. A state counts as seen when /status shows it; when the
-container ended is taken from the records of its job.
+script with nothing but ``apptainer exec``. While submissions are counted, the partition starts
+nothing: all nodes of the site are this one machine. A state counts as seen when /status shows it;
+when the container ended is taken from the records of its job.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scripts.lib.interlink import Plugin
 from tests.bench import apptainer
 from tests.bench.asking import CLIENTS
 from tests.bench.rows import Row
-from tests.slurm_site import SlurmSite, running, until
+from tests.slurm_site import USER, SlurmSite, running, until
 from tests.slurm_system import SlurmSystem, pod_of, system_at
 from tests.system import job_of
 
@@ -55,9 +56,21 @@ def run() -> list[Row]:
 
 def by_hand(site: SlurmSite) -> float:
     """Jobs per second."""
-    microseconds = int(site.login("bash", "-c", LOOP.format(count=BY_HAND)))
+    with nothing_starts(site):
+        microseconds = int(site.login("bash", "-c", LOOP.format(count=BY_HAND)))
+        site.admin("scancel", "-u", USER)
     site.restore()
     return BY_HAND / microseconds * 1e6
+
+
+@contextmanager
+def nothing_starts(site: SlurmSite) -> Iterator[None]:
+    """Jobs are queued, and wait."""
+    site.admin("scontrol", "update", "partitionname=main", "state=down")
+    try:
+        yield
+    finally:
+        site.admin("scontrol", "update", "partitionname=main", "state=up")
 
 
 # --- creates and states ---------------------------------------------------------------------------
@@ -96,7 +109,8 @@ def taken_and_seen(system: SlurmSystem) -> tuple[float, float]:
     requests = [pod_of("true") for _ in range(PODS)]
     pods = {request["pod"]["metadata"]["uid"]: request["pod"] for request in requests}
     with watching(system, pods) as seen:
-        rate = Clients(system.port, requests).create_all()
+        with nothing_starts(system.slurm):
+            rate = Clients(system.port, requests).create_all()
         until(lambda: len(seen) >= SEEN, 300, f"{SEEN} pods have ended")
     delays = [at - ended_at(system, pods[uid]) for uid, at in list(seen.items())]
     return rate, statistics.median(delays)
