@@ -23,7 +23,7 @@ NEEDS = (
     *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
     *("empty_dirs", "memory_dirs", "binds"),
     *("sub_paths", "nested", "host_paths", "places", "always", "login"),
-    *("container_commands", "pre_exec", "tunnel", "header", "footer"),
+    *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
 )
 
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)

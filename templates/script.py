@@ -27,6 +27,7 @@ _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 # (a growing file per container and start, with an index of seconds), records (what was reported).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2154,SC2163,SC2317,SC2329
 """
+_CONTAINMENT = frozenset(("--contain", "--containall", "--no-mount=tmp"))
 # Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.
 _CONTAINER_ENV = (
     b"for interlink_ln in /bin/ln /usr/bin/ln; do\n"
@@ -68,7 +69,11 @@ def _head(job: str, site: Site, gathered: Gathered) -> str:
     """The first half of job.sh. Names were checked: what needs quotes for bash is no name."""
     pod, own = site.pod, _site_text(site.config)
     deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
-    options = words(own.options + site.annotations.options)
+    given = own.options
+    if site.annotations.mpi_flags is not None:
+        # Its ranks are containers of their own, and meet in the node's /tmp, /dev and processes.
+        given = tuple([option for option in given if option not in _CONTAINMENT])
+    options = words(given + site.annotations.options)
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
         f"{own.first}{pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
@@ -104,6 +109,8 @@ def _needs_of_the_pod(site: Site) -> set[str]:
         found.add("binds")
     if annotations.singularity_commands:
         found.add("container_commands")
+    if annotations.mpi_flags is not None:
+        found.add("mpi")
     if annotations.pre_exec:
         found.add("pre_exec")
     if annotations.tunnel_commands:
