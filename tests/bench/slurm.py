@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any, Optional
 
 from scripts.lib.interlink import Plugin
+from submitter.backends.base import Ticket
+from submitter.backends.slurm import Slurm
+from submitter.settings import Pool
 from tests.bench import apptainer
 from tests.bench.asking import CLIENTS
 from tests.bench.rows import Row
@@ -29,6 +32,11 @@ from tests.system import job_of
 PODS = 1000
 BY_HAND = 300
 SEEN = 200  # ends of containers that are waited for
+QUEUED = 10_000
+HELD = (  # four at once, as many as the controller takes
+    "for part in 0 1 2 3; do (for ((i = part; i < {count}; i += 4)); do"
+    " sbatch --hold --parsable -o /dev/null -J held-$i --wrap true || exit 1; done) & done; wait"
+)
 LOOP = (
     "start=${{EPOCHREALTIME/./}}; for ((i = 0; i < {count}; i++)); do"
     " sbatch --parsable -n 1 --mem=64M -o /dev/null --wrap true >/dev/null || exit 1; done;"
@@ -47,10 +55,12 @@ def run() -> list[Row]:
             mine, delay = taken_and_seen(system)
         site.restore()
         overhead = of_one_job(site)
+        queries = asked_per_poll(site)
     return [
         Row("slurm-create", mine, "pods/s", "a loop of sbatch", rival, ">=", 0.8),
         Row("slurm-state-seen", delay, "s after its end", "limit", 2, "<=", 1),
         overhead,
+        Row("slurm-queries", queries, "per poll of 10,000 jobs", "limit", 1, "<=", 1),
     ]
 
 
@@ -160,3 +170,37 @@ def of_one_job(site: SlurmSite) -> Row:
     job = site.submit(f"bash {program} {folder} {' '.join(pair.bare)}")
     site.until(job, "COMPLETED", seconds=300)
     return apptainer.row("slurm-overhead", pair, site.output(job))
+
+
+# --- a long queue ---------------------------------------------------------------------------------
+
+
+def asked_per_poll(site: SlurmSite) -> float:
+    """How many of Slurm's programs one look at all jobs of the queue starts."""
+    pool = Pool(
+        name="long",
+        directory=str(site.home / "long"),
+        options={
+            "prefix": site.command("login", ["env", "SLURM_TIME_FORMAT=%s"], USER),
+            "user": USER,
+        },
+    )
+    slurm = Slurm(pool)
+    slurm.poll([])  # asks once how Slurm is set up
+    site.run("login", ["bash", "-c", HELD.format(count=QUEUED)], USER, 600)
+    told = site.login("squeue", "-h", "-u", USER, "-o", "%i %j").splitlines()
+    tickets = [Ticket(name, number, "") for number, name in map(str.split, told)]
+    if len(tickets) != QUEUED:
+        raise RuntimeError(f"{len(tickets)} jobs are in the queue, not {QUEUED}")
+    asked: list[str] = []
+    run = slurm._commands.run
+
+    def noting(program: str, *rest: Any) -> str:
+        asked.append(program)
+        return run(program, *rest)
+
+    slurm._commands.run = noting  # type: ignore[method-assign]
+    sightings = slurm.poll(tickets)
+    if len(sightings) != QUEUED:
+        raise RuntimeError(f"{len(sightings)} of {QUEUED} jobs were seen")
+    return len(asked)
