@@ -83,6 +83,12 @@ def test_an_image_can_be_a_folder_of_the_site(container_site: Site) -> None:
 def test_a_folder_of_the_site_may_be_one_that_nobody_can_write_to(container_site: Site) -> None:
     copy = container_site.folder / "read:only"
     shutil.copytree(site_root() / "srv" / "images" / "tree", copy, symlinks=True)
+    # What podman would make in it, and cannot: see docs/limits.md.
+    (copy / "run").mkdir(exist_ok=True)
+    for name in ("etc/hosts", "etc/hostname", "etc/resolv.conf", "run/.containerenv"):
+        (copy / name).touch()
+    if not (copy / "etc" / "mtab").is_symlink():
+        (copy / "etc" / "mtab").symlink_to("/proc/mounts")
     for path in (copy, *copy.rglob("*")):
         if path.is_dir() and not path.is_symlink():
             path.chmod(0o555)
