@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
 from templates import messages, publications, subjects, wire
+from templates.asking import Unanswered
 from templates.build_config import BuildConfig, Runtime
 from templates.job import Job, build
 from templates.link import Link, Request
@@ -120,9 +122,16 @@ class Centre:
     def ask(self, kind: str, item: str, message: Any, timeout_s: float = 20) -> Any:
         return self.do(self.asking(kind, item, message, timeout_s))
 
-    def create(self, job: Job) -> Any:
-        answer = self.ask(subjects.CREATE, "", messages.create([job]))
+    def create(self, job: Job, timeout_s: float = 20) -> Any:
+        answer = self.ask(subjects.CREATE, "", messages.create([job]), timeout_s)
         return answer["outcomes"][0] if "outcomes" in answer else answer
+
+    def insist(self, job: Job) -> str:
+        """Create as the plugin does: a message to a submitter that was just killed is lost."""
+        for _ in range(10):
+            with contextlib.suppress(Unanswered):
+                return str(self.create(job, 3)["state"])
+        raise AssertionError(f"nobody answers for {job.name}")
 
     def delete(self, job: str, grace: Optional[int] = None) -> Any:
         return self.ask(subjects.DELETE, job, messages.delete(Delete(job, grace)))

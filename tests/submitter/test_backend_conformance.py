@@ -28,8 +28,9 @@ BACKENDS: dict[str, dict[str, Any]] = {"host": {"backend": "host", "options": {"
 pytestmark = pytest.mark.parametrize("backend", sorted(BACKENDS))
 
 ONE_AT_A_TIME: dict[str, dict[str, Any]] = {"host": {"options": {"pods": "1"}}}
-# Those that themselves end what a script leaves behind that was killed with -9. Others leave it to
-# the batch system, which needs control groups for it: the Slurm site of the tests has none.
+# Those that themselves end what hides from its script, or what a script leaves behind that was
+# killed with -9. Others leave it to the batch system, which needs control groups for it: the Slurm
+# site of the tests has none.
 ENDS_ORPHANS = {"host"}
 
 
@@ -131,6 +132,8 @@ def test_whatever_a_job_leaves_behind_ends_with_it(
     start: Start, centre: Centre, backend: str, tmp_path: Path
 ) -> None:
     start(**settings(backend))
+    if backend not in ENDS_ORPHANS:
+        pytest.skip("the batch system sees to it, by control groups that this machine has not")
     hiding = f"setsid env -i bash -c 'echo $BASHPID >{tmp_path}/pid; exec sleep 1000' & "
     job = job_of(hiding + f"while [ ! -s {tmp_path}/pid ]; do sleep 0.1; done")
     centre.create(job)
@@ -247,7 +250,7 @@ def test_two_submitters_share_a_pool(
         folder.mkdir()
         job = job_of(noting(folder, f"exit {number}"))
         folders[job.name] = (number, folder)
-        assert centre.create(job)["state"] == "journaled"
+        assert centre.insist(job) in {"journaled", "known"}
         if number == 8:
             first.stop(signal.SIGKILL)
     for name, (number, folder) in folders.items():
