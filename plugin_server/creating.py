@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from plugin_server.asked import named_pool
 from plugin_server.deleting import Deletions
@@ -19,13 +19,14 @@ from plugin_server.states_table import StatesTable
 from templates.errors import PodRejected
 from templates.job import Job, build
 from templates.pod import Pod
+from templates.publications import Config
 from templates.request import read_create_request
 from templates.results import JobState
 from templates.states import Identity, Outlook, status_of
 
 logger = logging.getLogger(__name__)
 
-CONFIG_WAIT_S = 2.0  # for a pool that has not been heard of
+CONFIG_WAIT_S = 5.0  # for a pool that has not been heard of, with a connection to NATS
 
 
 class CreateSettings(NamedTuple):
@@ -98,7 +99,7 @@ class Creates:
         known = self._table.find(pod.uid, pool)
         if known is not None:
             return known.status.job
-        job = self._build(pod, pool)
+        job = self._build(pod, pool, deadline)
         refused = self._sender.send(pool, job, max(deadline - time.monotonic(), 0.0))
         if refused is not None:
             raise refused
@@ -124,11 +125,20 @@ class Creates:
         alive = self._pools.alive()
         return f"alive: {', '.join(alive)}" if alive else "no pool is alive now"
 
-    def _build(self, pod: Pod, pool: str) -> Job:
+    def _config(self, pool: str, deadline: float) -> Optional[Config]:
+        """How the pool builds scripts; if need be it is asked for, on a connection that lasts."""
         config = self._pools.config(pool)
-        if config is None:
+        is_asked = False
+        while config is None and not is_asked and time.monotonic() < deadline:
+            is_asked = self._gateway.is_connected
             self._sender.say_hello()
-            config = self._pools.config(pool, CONFIG_WAIT_S)
+            wait_s = min(CONFIG_WAIT_S, max(deadline - time.monotonic(), 0.0))
+            config = self._pools.config(pool, wait_s)
+            is_asked = is_asked and self._gateway.is_connected
+        return config
+
+    def _build(self, pod: Pod, pool: str, deadline: float) -> Job:
+        config = self._config(pool, deadline)
         if config is None:
             trouble = self._gateway.trouble
             why = f"no connection to NATS: {trouble}" if trouble else self._alive()

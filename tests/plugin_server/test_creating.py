@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from plugin_server.creating import CONFIG_WAIT_S
 from templates import messages
 from templates.messages import Refusal
 from tests.nats_server import NatsServer
@@ -224,6 +225,29 @@ def test_without_nats_the_line_says_so(tmp_path: Path) -> None:
         assert "no connection to NATS" in refused(plugin, pod(), 503)
     finally:
         plugin.service.stop()
+
+
+def test_a_create_waits_for_a_connection_before_a_pool_counts_as_unknown(tmp_path: Path) -> None:
+    from plugin_server.app import create_app
+
+    server = NatsServer(tmp_path)
+    plugin = Plugin(create_app(settings_for(server, create_timeout_s=60)))
+    plugin.service.start()
+    answers: list[Any] = []
+    raw = pod()
+    thread = threading.Thread(target=lambda: answers.append(plugin.create(create_request(raw))))
+    thread.start()
+    try:
+        thread.join(CONFIG_WAIT_S + 1)
+        assert not answers
+        server.start()
+        with Site(server.url) as site:
+            thread.join(60)
+            assert answers[0].status_code == 200, answers[0].text
+            assert [job.name for job in site.created] == [job_of(raw)]
+    finally:
+        plugin.service.stop()
+        server.stop()
 
 
 def test_more_waiting_creates_than_there_are_threads_for_are_turned_away(
