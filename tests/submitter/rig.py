@@ -122,26 +122,30 @@ class Centre:
     def ask(self, kind: str, item: str, message: Any, timeout_s: float = 20) -> Any:
         return self.do(self.asking(kind, item, message, timeout_s))
 
-    def create(self, job: Job, timeout_s: float = 20) -> Any:
-        answer = self.ask(subjects.CREATE, "", messages.create([job]), timeout_s)
-        return answer["outcomes"][0] if "outcomes" in answer else answer
-
-    def insist(self, job: Job) -> str:
-        """Create as the plugin does: a message to a submitter that was just killed is lost."""
+    def _insist(self, kind: str, item: str, message: Any) -> Any:
+        """Ask as the plugin does: a message to a submitter that was just killed is lost."""
         for _ in range(10):
             with contextlib.suppress(Unanswered):
-                return str(self.create(job, 3)["state"])
-        raise AssertionError(f"nobody answers for {job.name}")
+                return self.ask(kind, item, message, 3)
+        raise AssertionError(f"nobody answers {kind} {item}")
+
+    def create(self, job: Job) -> Any:
+        return _outcome(self.ask(subjects.CREATE, "", messages.create([job])))
+
+    def insist(self, job: Job) -> str:
+        """Create although a submitter was just killed."""
+        answer = self._insist(subjects.CREATE, "", messages.create([job]))
+        return str(_outcome(answer)["state"])
 
     def delete(self, job: str, grace: Optional[int] = None) -> Any:
-        return self.ask(subjects.DELETE, job, messages.delete(Delete(job, grace)))
+        return self._insist(subjects.DELETE, job, messages.delete(Delete(job, grace)))
 
     def query(self, *jobs: str, everything: bool = False) -> Statuses:
         """All pages as one."""
         cursor, states, gone = "", [], []
         while True:
             asked = Query(None if everything else jobs, cursor)
-            answer = self.ask(subjects.QUERY, "", messages.query(asked))
+            answer = self._insist(subjects.QUERY, "", messages.query(asked))
             page = publications.read_statuses(answer, self.pool)
             states += page.states
             gone += page.gone
@@ -202,6 +206,11 @@ class Centre:
                 data = b"".join(content)
                 assert not isinstance(end, LogEnd) or end.sent == len(data)
                 return data, end
+
+
+def _outcome(answer: Any) -> Any:
+    """Of the one job that a create was for."""
+    return answer["outcomes"][0] if "outcomes" in answer else answer
 
 
 class Submitter:

@@ -115,9 +115,11 @@ def test_room_is_shared_and_comes_back(machine: Machine, machines: Callable[...,
 def test_what_was_removed_while_nobody_looked_takes_no_room(
     machine: Machine, machines: Callable[..., Machine], tmp_path: Path
 ) -> None:
-    lost = [machine.start(machine.journaled("sleep 1000")) for _ in range(2)]
+    lost = [machine.start(machine.journaled("echo up; sleep 1000")) for _ in range(2)]
     for ticket in lost:
-        eventually((Path(ticket.directory) / "logs" / "main.0.log").exists)
+        log = Path(ticket.directory) / "logs" / "main.0.log"
+        # Before its command runs, the script still makes directories of its own there.
+        eventually(lambda log=log: log.exists() and log.read_text() == "up\n")
         os.rename(ticket.directory, tmp_path / ticket.name)
     fresh = machines(**machine.pool.options)
     ticket = fresh.start(fresh.journaled("sleep 1000"))
