@@ -13,16 +13,13 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
 
-from templates import settings_keys
-from templates.errors import ConfigError, PodRejected, one_line
+from templates.errors import PodRejected
 from templates.names import check_token
 from templates.program_settings import Logging, Nats, mistakes_of_nats
 from templates.settings_keys import Key
-from templates.settings_rules import kind_of
-from templates.settings_schema import Form
-from templates.settings_text import parse_yaml
+from templates.settings_overlay import Overlay
+from templates.settings_text import reading_file
 from templates.settings_types import REQUIRED, Count, PathOrEmpty, Word
 
 CONFIG_VARIABLE = "INTERLINK_PLUGIN_CONFIG"
@@ -88,7 +85,24 @@ class Settings:
     """What is logged."""
 
 
-_FORM = Form(Settings(), strict=True)
+def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+    """What no single value can be checked for."""
+    yield from mistakes_of_nats(settings.nats)
+    if not settings.listen.startswith(("http://", "unix:///")):
+        yield "listen", "must be http://address:port or unix:///path"
+    try:
+        check_token("default_pool", settings.default_pool or "none")
+    except PodRejected as error:
+        yield "default_pool", error.what
+    if settings.create_timeout_s > 110:
+        yield "create_timeout_s", "must be at most 110: interLink gives up after 120 s"
+    if settings.redis.url and not settings.redis.url.startswith(
+        ("redis://", "rediss://", "unix://")
+    ):
+        yield "redis.url", "must begin with redis://, rediss:// or unix://"
+
+
+_OVERLAY = Overlay(Settings(), PREFIX, _mistakes)
 
 
 def from_environment() -> Settings:
@@ -98,26 +112,22 @@ def from_environment() -> Settings:
 
 def load(environment: Mapping[str, str]) -> Settings:
     """The settings that a file and variables of the environment say."""
-    path = environment.get(CONFIG_VARIABLE, "")
-    raw = parse_yaml(_text(path), path) if path else {}
-    if not isinstance(raw, dict):
-        raise ConfigError(path, f"must be a mapping of sections, not {kind_of(raw)}")
-    written = {key: value for key, value in raw.items() if value is not None}
-    _overlay(written, environment)
-    settings: Settings = _FORM.load(written, path or "environment")
-    for where, what in _mistakes(settings):
-        raise ConfigError(f"{path or 'environment'}: {where}", what)
+    path, text = environment.get(CONFIG_VARIABLE, ""), ""
+    if path:
+        with reading_file(path):
+            text = FilePath(path).read_text(encoding="utf-8")
+    settings: Settings = _OVERLAY.load(text, path, environment)
     return settings
 
 
 def keys() -> tuple[Key, ...]:
     """Every key, in the order of the dataclasses."""
-    return tuple(settings_keys.keys(Settings()))
+    return _OVERLAY.keys
 
 
 def variable(key: str) -> str:
     """The variable that stands for a dotted key."""
-    return PREFIX + key.upper().replace(".", "_")
+    return _OVERLAY.variable(key)
 
 
 def share_metrics(state_directory: str) -> None:
@@ -143,50 +153,3 @@ def bind_address(listen: str) -> str:
     if listen.startswith("unix://"):
         return "unix:" + listen[len("unix://") :]
     return listen[len("http://") :]
-
-
-def _text(path: str) -> str:
-    try:
-        return FilePath(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(path, "is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        raise ConfigError(path, getattr(error, "strerror", None) or one_line(str(error))) from None
-
-
-def _overlay(written: dict[str, Any], environment: Mapping[str, str]) -> None:
-    """Put what the environment says over what the file says."""
-    for key in keys():
-        name = variable(key.name)
-        if name not in environment:
-            continue
-        *sections, last = key.name.split(".")
-        holder = written
-        for section in sections:
-            below = holder.get(section)
-            holder[section] = dict(below) if isinstance(below, dict) else {}
-            holder = holder[section]
-        holder[last] = _value(environment[name], key, name)
-
-
-def _value(text: str, key: Key, name: str) -> Any:
-    if isinstance(key.default, tuple):
-        return [item.strip() for item in text.split(",") if item.strip()]
-    return text if isinstance(key.default, str) else parse_yaml(text, name)
-
-
-def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What no single value can be checked for."""
-    yield from mistakes_of_nats(settings.nats)
-    if not settings.listen.startswith(("http://", "unix:///")):
-        yield "listen", "must be http://address:port or unix:///path"
-    try:
-        check_token("default_pool", settings.default_pool or "none")
-    except PodRejected as error:
-        yield "default_pool", error.what
-    if settings.create_timeout_s > 110:
-        yield "create_timeout_s", "must be at most 110: interLink gives up after 120 s"
-    if settings.redis.url and not settings.redis.url.startswith(
-        ("redis://", "rediss://", "unix://")
-    ):
-        yield "redis.url", "must begin with redis://, rediss:// or unix://"

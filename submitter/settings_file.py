@@ -12,12 +12,12 @@ from submitter.backends import BACKENDS
 from submitter.settings import Pool, Settings
 from templates import build_config_file, settings_keys
 from templates.build_config import BuildConfig
-from templates.errors import ConfigError, one_line
+from templates.errors import ConfigError
 from templates.program_settings import WAYS_IN, Nats, mistakes_of_nats
 from templates.settings_keys import Key
 from templates.settings_rules import kind_of
 from templates.settings_schema import Form
-from templates.settings_text import parse_yaml
+from templates.settings_text import parse_yaml, reading_file
 
 DEFAULT_PATH = "/etc/interlink/submitter.yaml"
 
@@ -36,7 +36,9 @@ _FORM = Form(Settings(), strict=True)
 
 def read(path: Path) -> Settings:
     """The settings in a file."""
-    return load(_text(path, str(path)), str(path), path.parent)
+    with reading_file(str(path)):
+        text = path.read_text(encoding="utf-8")
+    return load(text, str(path), path.parent)
 
 
 def load(text: str, name: str, folder: Path = Path()) -> Settings:
@@ -78,18 +80,10 @@ def _with_build(pool: Any, where: str, folder: Path) -> Any:
     if not isinstance(pool, dict) or not isinstance(pool.get("build"), str):
         return pool
     path = folder / pool["build"]
-    build: BuildConfig = build_config_file.load(_text(path, f"{where}.build"), str(path))
+    with reading_file(str(path), f"{where}.build"):
+        text = path.read_text(encoding="utf-8")
+    build: BuildConfig = build_config_file.load(text, str(path))
     return {**pool, "build": build}
-
-
-def _text(path: Path, where: str) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise ConfigError(where, f"{path}: is not UTF-8 text") from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or one_line(str(error))
-        raise ConfigError(where, reason if str(path) == where else f"{path}: {reason}") from None
 
 
 # --- what no single value can be checked for ------------------------------------------------------

@@ -16,7 +16,7 @@ import yaml
 from submitter.settings_file import EXAMPLE, load
 from templates import build_config_file, legacy_config
 from templates.errors import ConfigError
-from templates.settings_text import parse_yaml
+from templates.settings_text import parse_yaml, reading_file
 
 PROGRAMS = {
     "SbatchPath": "sbatch",
@@ -290,7 +290,5 @@ _OWN = {
 
 def read(path: Path) -> str:
     """The text of the old file."""
-    try:
+    with reading_file(str(path)):
         return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(str(path), getattr(error, "strerror", None) or "is no text") from None

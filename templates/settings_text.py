@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import yaml
 
-from templates.errors import ConfigError
+from templates.errors import ConfigError, one_line
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -16,6 +18,20 @@ else:
     import tomli as tomllib
 
 TOML_NAMES = (".toml", ".conf", ".cfg")
+
+
+@contextmanager
+def reading_file(path: str, where: str = "") -> Iterator[None]:
+    """What keeps a file from being read here is one line, at the key that names it if it is one."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or one_line(str(error))
+    else:
+        return
+    raise ConfigError(where or path, f"{path}: {reason}" if where else reason) from None
 
 
 _PLAIN = {  # tag -> (what it looks like, its first characters)
