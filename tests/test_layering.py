@@ -53,7 +53,8 @@ WORLD = {
 }
 READS_ENVIRONMENT = {"settings.py", "render_pod.py"}  # by file name, in any package
 
-# Everything in templates but its command line and its connection is a function of its arguments.
+# Everything in templates is a function of its arguments but its command lines, its connection, the
+# one module that writes, and the one that runs a program.
 IMPURE = {
     "asyncio",
     "glob",
@@ -75,6 +76,7 @@ IMPURE = {
 }
 COMMAND_LINES = {"templates/nats_site.py", "templates/render_pod.py"}
 WRITES = {"templates/job_directory.py"}  # what both the command line and submitters need
+MAINS = {"templates/running.py"}  # what the mains of programs share: the log, signals, the exit
 # Parts of those that only compute.
 HARMLESS = {
     "logging.Formatter",
@@ -178,7 +180,7 @@ def is_harmless(name: str) -> bool:
 def test_templates_is_pure(path: Path) -> None:
     if (
         not label(path).startswith("templates/")
-        or label(path) in COMMAND_LINES | CONNECTION | WRITES
+        or label(path) in COMMAND_LINES | CONNECTION | WRITES | MAINS
     ):
         return
     found = [imp for imp in imports(path) if imp.top in IMPURE and not is_harmless(imp.name)]
