@@ -8,9 +8,14 @@ from typing import Any, NamedTuple
 
 from templates.errors import ConfigError, one_line
 
+HIDDEN = "***"
+
 
 class LinkSettings(NamedTuple):
-    """How to reach NATS, and as whom; secrets are named by their files."""
+    """How to reach NATS, and as whom; secrets are named by their files.
+
+    Only who knows a password already, and has it in no file, gives the password itself.
+    """
 
     servers: tuple[str, ...]  # wss://, ws://, tls:// or nats:// URLs, without credentials in them
     name: str = "interlink-nats"
@@ -21,6 +26,13 @@ class LinkSettings(NamedTuple):
     nkey_file: str = ""  # an NKey seed
     credentials_file: str = ""  # a user JWT with its seed, as nsc writes it
     ca_file: str = ""  # empty: the system's own
+    password: str = ""  # of the user, where there is no password_file
+
+    def __repr__(self) -> str:
+        """As of any tuple, but without the password: this ends up in logs."""
+        shown = self._asdict()
+        shown["password"] = HIDDEN if self.password else ""
+        return f"LinkSettings({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
 def connect_options(settings: LinkSettings) -> dict[str, Any]:
@@ -32,7 +44,8 @@ def connect_options(settings: LinkSettings) -> dict[str, Any]:
     }
     if settings.user:
         options["user"] = settings.user
-        options["password"] = read_secret("password_file", settings.password_file)
+        file = settings.password_file
+        options["password"] = read_secret("password_file", file) if file else settings.password
     if settings.token_file:
         options["token"] = read_secret("token_file", settings.token_file)
     if settings.nkey_file:

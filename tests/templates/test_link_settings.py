@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,7 @@ from tests.nats_jwt import identity
 from tests.nats_server import NatsServer
 
 SECRET = "hunter2-hunter2"
+MISFITS = ("hunter\r\nPUB x 0\r\n", "hunter\0", "hünter", "hunter'\"}{\\")
 
 
 def trouble_with(settings: LinkSettings) -> str:
@@ -75,6 +77,50 @@ def test_a_password(by_password: Server) -> None:
     nobody = trouble_with(by_password.settings(user="you", password_file=options["password_file"]))
     assert "authorization violation" in nobody.lower()
     assert "authorization violation" in trouble_with(by_password.settings()).lower()
+
+
+def test_a_password_that_is_known_already(
+    by_password: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    nats = by_password.nats
+    for url in (nats.url, nats.websocket_url):
+        good = by_password.settings(url, user="me", password=SECRET)
+        assert trouble_with(good) == ""
+        assert "authorization" in trouble_with(good._replace(password="hunter3")).lower()
+    for broken in (*MISFITS, "hunter3"):
+        wrong = LinkSettings((nats.url,), user="me", password=broken)
+        trouble = trouble_with(wrong)
+        assert trouble
+        assert broken not in trouble
+    for secret in (SECRET, *MISFITS, "hunter3"):
+        assert secret not in caplog.text
+
+
+def test_the_file_of_a_password_wins_over_a_password(by_password: Server) -> None:
+    options = {"user": "me", "password_file": str(by_password.secret)}
+    assert trouble_with(by_password.settings(**options, password="hunter3")) == ""
+    neither = trouble_with(LinkSettings((by_password.nats.url,), user="me"))
+    assert "authorization" in neither.lower()
+
+
+@pytest.mark.parametrize("user", ["", "me"])
+def test_a_password_is_never_shown(user: str) -> None:
+    settings = LinkSettings(("wss://x",), user=user, password=SECRET)
+    for text in (repr(settings), str(settings), f"{settings}", str([settings])):
+        assert SECRET not in text
+        assert "wss://x" in text
+    assert "password='***'" in repr(settings)
+    assert "password=''" in repr(LinkSettings(("wss://x",)))
+    assert SECRET not in repr(settings._replace(name="other"))
+
+
+def test_an_error_beside_a_password_does_not_tell_it(tmp_path: Path) -> None:
+    settings = LinkSettings(("wss://x",), user="me", password=SECRET, ca_file=f"{tmp_path}/no")
+    with pytest.raises(ConfigError) as caught:
+        connect_options(settings)
+    report = pytest.ExceptionInfo.from_exception(caught.value).getrepr(showlocals=False)
+    assert SECRET not in str(report)
 
 
 def test_a_token(folder: Path) -> None:
