@@ -129,6 +129,7 @@ class Announcer:
             labels=tuple(f"{key}={value}" for key, value in pool.labels.items()),
             taints=tuple(pool.taints),
             draining=self.draining,
+            interval_s=pool.timing.resources_s,
         )
 
     # --- answers --------------------------------------------------------------------------------

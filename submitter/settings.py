@@ -67,7 +67,7 @@ class Timing:
     heartbeat_s: Count = 5
     """Between two signs of life."""
     resources_s: Count = 10
-    """Between two publications of what the pool offers."""
+    """Between two publications of what the pool offers; kueue-nats may need it more often."""
     lost_after_s: Count = 120
     """How long a job must be missing, in every place it could be, before it is given up."""
     keep_deleted_s: Count = 3600

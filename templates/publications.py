@@ -47,6 +47,7 @@ class Resources(NamedTuple):
     labels: tuple[str, ...] = ()  # key=value
     taints: tuple[str, ...] = ()  # key=value:effect
     draining: bool = False  # no more jobs are taken
+    interval_s: int = 0  # how often this is published; 0: not said
 
 
 class Config(NamedTuple):
@@ -210,6 +211,7 @@ def read_resources(message: Mapping[str, Any], pool: str) -> Resources:
             labels=tuple(texts_at(message, "labels", where)),
             taints=tuple(texts_at(message, "taints", where)),
             draining=bool(flag_at(message, "draining", where)),
+            interval_s=count_at(message, "interval_s", where),
         )
 
 

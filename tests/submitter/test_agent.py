@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from templates import messages, publications, subjects, wire
+from templates.messages import Hello
 from templates.names import job_name
 from templates.volumes import File
 from tests.submitter.conftest import Start
@@ -72,11 +73,32 @@ def test_what_is_told_at_the_start_and_on_hello(start: Start, centre: Centre) ->
     offer = publications.read_resources(told(subjects.RESOURCES)[0], POOL)
     assert dict(offer.quotas) == {"cpu": "2", "memory": "1Gi", "pods": "110"}
     assert (offer.labels, offer.taints) == (("zone=x",), ("a=b:NoSchedule",))
+    assert offer.interval_s == 2
     config = publications.read_config(told(subjects.CONFIG)[0], POOL)
     assert config.build.runtime.name == "host"
     before = len(told(subjects.CONFIG))
     centre.do(centre.link.publish("interlink.hello", {}))
     eventually(lambda: len(told(subjects.CONFIG)) == before + 1)
+
+
+def test_a_hello_says_how_often_a_pool_must_be_heard(start: Start, centre: Centre) -> None:
+    """Whatever it says it is answered; that the pool is too slow is one line for its admin."""
+    submitter = start(timing={"resources_s": 60})
+    hellos = [messages.hello(Hello("kueue-nats", interval)) for interval in (10, 10, 60)]
+    raws = [b"", b"\xff", b'{"v": 2}', b'{"v": 1, "interval_s": []}', *map(wire.encode, hellos)]
+
+    def configs() -> int:
+        return sum(kind == subjects.CONFIG for kind, _ in centre.others)
+
+    eventually(configs)
+    for raw in raws:
+        before = configs()
+        centre.do(centre.link.publish_raw("interlink.hello", raw))
+        eventually(lambda before=before: configs() == before + 1)
+    words = submitter.words()
+    assert words.count("pool=site: a hello that cannot be read") == 1
+    assert words.count("it every 10 s; pools[].timing.resources_s is 60: lower it") == 1
+    assert words.count("WARNING") == 2
 
 
 def test_publications_are_numbered_and_heartbeats_repeat_the_number(

@@ -96,7 +96,7 @@ def test_statuses(states: tuple[JobStatus, ...]) -> None:
 
 
 def test_resources() -> None:
-    offer = Resources("p", {"cpu": "64", "memory": "1Ti"}, ("a=b",), ("c=d:NoSchedule",), True)
+    offer = Resources("p", {"cpu": "64", "memory": "1Ti"}, ("a=b",), ("c=d:NoSchedule",), True, 10)
     message = json.loads(json.dumps(publications.resources(offer)))
     assert publications.read_resources(message, "p") == offer
 
@@ -220,6 +220,9 @@ def test_statuses_that_cannot_be(fields: dict[str, Any], words: str) -> None:
         ({"labels": "x"}, "resources.labels"),
         ({"taints": [1]}, "resources.taints"),
         ({"draining": "no"}, "resources.draining"),
+        ({"interval_s": "10"}, "resources.interval_s: must be a whole number of at least 0"),
+        ({"interval_s": -1}, "resources.interval_s: must be a whole number of at least 0"),
+        ({"interval_s": 0.5}, "resources.interval_s: must be a whole number of at least 0"),
     ],
 )
 def test_resources_that_cannot_be(message: dict[str, Any], words: str) -> None:
@@ -247,7 +250,7 @@ def test_a_build_configuration_that_cannot_be(fields: dict[str, Any], words: str
         (lambda m: publications.read_statuses(m, "p"), published(STATUS, ENDED_ONE)),
         (
             lambda m: publications.read_resources(m, "p"),
-            publications.resources(Resources("p", {"cpu": "1"}, ("a=b",), ("c=d:x",), True)),
+            publications.resources(Resources("p", {"cpu": "1"}, ("a=b",), ("c=d:x",), True, 9)),
         ),
         (lambda m: publications.read_config(m, "p"), publications.config("p", BuildConfig())),
     ],
