@@ -13,7 +13,7 @@ from plugin_server.errors import Malformed
 from templates.errors import PodRejected
 from templates.fields import number_at, object_at, objects_at, text_at, text_map_at
 from templates.json_text import load_json
-from templates.names import check_token, check_uid
+from templates.names import check_token, check_uid, pool_of_value
 from templates.wellknown import JOB_ID, POOL_ANNOTATION, POOL_TOLERATION
 
 
@@ -99,7 +99,7 @@ def named_pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
     """The pool that a pod asks for by its toleration, else by its annotation; or none."""
     for toleration in tolerations:
         if toleration.get("key") == POOL_TOLERATION and toleration.get("value"):
-            return check_token(f"toleration {POOL_TOLERATION}", toleration["value"])
+            return pool_of_value(toleration["value"], f"toleration {POOL_TOLERATION}")
     if annotations.get(POOL_ANNOTATION):
         return check_token(f"annotation {POOL_ANNOTATION}", annotations[POOL_ANNOTATION])
     return ""

@@ -1,10 +1,11 @@
-"""Names: which ones are valid, and the one name that a job has everywhere.
+"""Names: which ones are valid, the one name of a job everywhere, what Kubernetes calls a pool.
 
 The caches hold short texts only, so that hostile input cannot fill the memory with long ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from functools import lru_cache
 
@@ -14,6 +15,9 @@ LABEL_RULE = "must be 1 to 63 lower-case letters, digits and inner dashes"
 SUBDOMAIN_RULE = "must be lower-case letters, digits, dashes and dots, at most 253"
 TOKEN_RULE = "must be 1 to 63 letters, digits, dashes and underscores"
 
+LABEL_LENGTH = 63  # of the value of a label or of a toleration, too
+SUBDOMAIN_LENGTH = 253
+
 _STEM_LENGTH = 24
 _UUID_LENGTH = 36
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -21,6 +25,10 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _FOREIGN = re.compile(r"[^a-z0-9]+")
+_PLAIN_POOL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+_EDGE = "p"  # stands beside a dash or underscore that would begin or end a value
+_HASH = re.compile(r"x[0-9a-f]{8}")
+_HASH_LENGTH = 8
 
 
 @lru_cache(maxsize=4096)
@@ -30,12 +38,12 @@ def _matches_label(text: str) -> bool:
 
 def is_label(text: str) -> bool:
     """Whether the text is a DNS label (RFC 1123), as names of containers and volumes are."""
-    return len(text) <= 63 and _matches_label(text)
+    return len(text) <= LABEL_LENGTH and _matches_label(text)
 
 
 def is_subdomain(text: str) -> bool:
     """Whether the text is a DNS subdomain (RFC 1123), as names of pods are."""
-    return len(text) <= 253 and _SUBDOMAIN.fullmatch(text) is not None
+    return len(text) <= SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def check_uid(where: str, uid: object) -> str:
@@ -71,3 +79,64 @@ def uid_of(job: str) -> str:
     if len(stem) > _STEM_LENGTH or not is_label(stem):
         raise PodRejected("job name", f"does not begin with the name of a pod: {job}")
     return uid
+
+
+# --- in Kubernetes --------------------------------------------------------------------------------
+
+
+def pool_value(pool: str, error: type[Located] = PodRejected) -> str:
+    """The value of a toleration that names the pool.
+
+    It must begin and end with a letter or digit, as most pools do. Another end gets a ``p`` beside
+    it, and a dot, which no pool has in it: ``-a_`` is ``p.-a_.p``.
+    """
+    check_token("pool", pool, error)
+    before = "" if pool[0].isalnum() else f"{_EDGE}."
+    after = "" if pool[-1].isalnum() else f".{_EDGE}"
+    value = f"{before}{pool}{after}"
+    if len(value) > LABEL_LENGTH:
+        what = f"is too long for a toleration, where it would be {value}, at most {LABEL_LENGTH}"
+        raise error(f"pool {pool}", what)
+    return value
+
+
+def pool_of_value(
+    value: object, where: str = "toleration", error: type[Located] = PodRejected
+) -> str:
+    """The pool that a toleration's value names; refuses what ``pool_value`` cannot have made."""
+    if type(value) is not str:
+        raise error(where, TOKEN_RULE)
+    if _PLAIN_POOL.fullmatch(value) is not None:
+        return value
+    pool = value[len(_EDGE) + 1 :] if value.startswith(f"{_EDGE}.") else value
+    pool = pool[: -len(_EDGE) - 1] if pool.endswith(f".{_EDGE}") else pool
+    expected = pool_value(check_token(where, pool, error), error)
+    if value != expected:
+        raise error(where, f"the pool {pool} is written {expected}")
+    return pool
+
+
+def flavor_name(*parts: str) -> str:
+    """One name for several, as of a MasterQueue, its flavor group and a pool: joined by dots.
+
+    It is a DNS subdomain. Among names of equally many parts each is that of its parts alone: a part
+    that is no DNS label (only the first may have dots) is made one, and a hash of it follows.
+    """
+    joined = ".".join(_readable(part, is_first=i == 0) for i, part in enumerate(parts))
+    if len(joined) <= SUBDOMAIN_LENGTH:
+        return joined
+    start = joined[: SUBDOMAIN_LENGTH - _HASH_LENGTH - 2].rstrip(".-")
+    return f"{start}.{_hash(chr(0).join(parts))}"
+
+
+def _readable(part: str, is_first: bool) -> str:
+    """The part, if the name can hold it and it does not look as if it ended in a hash of ours."""
+    fits = is_subdomain(part) if is_first else is_label(part)
+    if fits and _HASH.fullmatch(part.rpartition(".")[2]) is None:
+        return part
+    slug = _FOREIGN.sub("-", part.lower()).strip("-")
+    return f"{slug or 'pool'}.{_hash(part)}"
+
+
+def _hash(text: str) -> str:
+    return "x" + hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH]

@@ -94,6 +94,17 @@ def test_a_pool_that_cannot_be_one_is_refused(plugin: Plugin, pool: Any) -> None
     assert "toleration pool.vk.io: must be 1 to 63" in refused(plugin, pod(pool=pool), 400)
 
 
+@pytest.mark.parametrize(("pool", "value"), [("_site-", "p._site-.p"), ("-a", "p.-a")])
+def test_a_toleration_names_a_pool_that_kubernetes_could_not_hold(
+    plugin: Plugin, nats: NatsServer, pool: str, value: str
+) -> None:
+    with Site(nats.url, pool) as site:
+        until(lambda: plugin.service.pools.config(pool))
+        assert plugin.create(create_request(pod(pool=value))).status_code == 200
+        assert len(site.created) == 1
+    assert f"the pool {pool} is written {value}" in refused(plugin, pod(pool=pool), 400)
+
+
 # --- exactly once ---------------------------------------------------------------------------------
 
 
