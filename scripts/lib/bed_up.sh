@@ -1,0 +1,107 @@
+# Bringing up a bed, in the order in which its programs need each other. Source the other bed_*.sh first.
+# shellcheck shell=bash disable=SC2154
+
+# What keeps this machine from having a bed, in a line.
+show_obstacle() {
+    if [ "$(id -u)" -ne 0 ]; then
+        echo "only root can have a bed"
+    elif ! unshare --mount --net --pid --fork true 2>/dev/null; then
+        echo "this machine allows no name spaces"
+    elif [ ! -e "$(part_folder kubernetes)" ]; then
+        # It has to be built, and that may be what is not possible.
+        (find_go) 2>&1 | sed 's/^[^:]*: //' || true
+    fi
+}
+
+# Whatever keeps it from that, nothing is left but the logs.
+bring_up() { # KUEUE WITH_NODE TIED
+    local start part
+    for part in debian kubernetes "kueue-$1" ${2:+coredns}; do build_part "$part"; done
+    need_packages curl iproute2 openssl util-linux ${2:+libseccomp2 nftables}
+    start=$SECONDS
+    lock_bed
+    read_facts
+    if bed_is_up; then die "the bed \"$name\" is up already: scripts/bed down --name $name"; fi
+    take_down
+    # shellcheck disable=SC2034
+    kueue=$1 with_node=$2 tied=$3
+    umask 077
+    mkdir -p "$state"/{etc,log,pki,run}
+    note kueue with_node
+    trap 'say "the bed \"$name\" did not come up"; end_machine' EXIT
+    trap 'say interrupted; exit 130' INT TERM
+    name_folders
+    start_machine "${folders[@]}"
+    connect
+    launch etcd
+    make_keys
+    launch apiserver
+    [ -z "$with_node" ] || start_containerd
+    write_kueue_configuration
+    say "waiting for the API server"
+    until_ready etcd apiserver
+    launch controller-manager
+    launch scheduler
+    [ -z "$with_node" ] || launch_node
+    start_kueue
+    until_ready controller-manager scheduler
+    until_true 60 "the default ServiceAccount" succeeds kubectl get serviceaccount default
+    if [ -n "$with_node" ]; then
+        say "waiting for the node"
+        until_ready kubelet kube-proxy coredns
+        until_true 90 "the node: $(log_end kubelet)" node_is_ready
+    fi
+    trap - EXIT
+    say "the bed \"$name\" is up after $((SECONDS - start)) s: Kubernetes $kubernetes_version, Kueue $(kueue_version "$kueue")"
+}
+
+succeeds() { "$@" >/dev/null 2>&1; }
+
+# kubectl for this machine: that of the bed.
+kubectl() { "$(part_folder kubernetes)/kubectl" "$@"; }
+
+# Tell the API server of objects, in YAML.
+apply() {
+    kubectl apply --server-side --force-conflicts -f - >"$state/log/apply.log" 2>&1 ||
+        die "kubectl apply: $(log_end apply)"
+}
+
+start_containerd() {
+    write_node_configuration
+    launch containerd
+    until_ready containerd
+    enter ctr --namespace k8s.io images import "$(part_folder debian)/images.tar" >"$state/log/images.log" 2>&1 ||
+        die "no images for the node: $(log_end images)"
+}
+
+launch_node() {
+    launch kubelet
+    launch kube-proxy
+    dns_objects | apply
+    launch coredns
+}
+
+# Kueue ends when its own kinds are not there yet, and nothing can be created while its webhooks are there
+# and it is not.
+start_kueue() {
+    kueue_objects | apply
+    kubectl wait --for=condition=Established --all --timeout=60s customresourcedefinition >"$state/log/apply.log" 2>&1 ||
+        die "Kueue's kinds are not served: $(log_end apply)"
+    launch kueue
+    say "waiting for Kueue"
+    until_ready kueue
+    until_true 60 "Kueue's webhooks: $(log_end kueue)" webhooks_answer
+}
+
+webhooks_answer() {
+    kubectl create --dry-run=server -f - >/dev/null 2>&1 <<'OBJECT'
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: bed-looks-for-kueue}
+spec: {}
+OBJECT
+}
+
+node_is_ready() {
+    succeeds kubectl wait --for=condition=Ready --timeout=1s "node/$node"
+}

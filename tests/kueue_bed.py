@@ -1,0 +1,186 @@
+"""The bed of scripts/bed (API server, Kueue, a node), as tests use it.
+
+    with running("mine") as bed:
+        bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}})
+        config = bed.kubeconfig_for("operator", "team")
+        bed.kill("kueue")
+        bed.start("kueue")
+        bed.until(lambda: bed.get("job", "sum")["status"].get("succeeded"), 60, "the job's end")
+
+A bed goes with whoever holds it: when this process ends, however it does, nothing of it is left.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import functools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Optional, TypeVar, Union
+
+import yaml
+
+REPO = Path(__file__).resolve().parent.parent
+SCRIPT = REPO / "scripts" / "bed"
+PATIENCE_S = 60.0
+NEW, OLD = "0.19", "0.14"  # the versions of Kueue that there are beds with
+T = TypeVar("T")
+Manifest = Union[str, Mapping[str, Any]]
+
+
+class Refused(Exception):
+    """kubectl did not do it; the text is what it said."""
+
+
+def until(condition: Callable[[], T], seconds: float = PATIENCE_S, what: str = "it") -> T:
+    """Wait for something to become true, and return it. While kubectl is refused, it is not."""
+    end = time.monotonic() + seconds
+    while True:
+        why: Any = None
+        try:
+            found = condition()
+        except Refused as refused:
+            why = refused
+        else:
+            if found:
+                return found
+        assert time.monotonic() < end, f"waited {seconds:g} s in vain for {what}: {why}"
+        time.sleep(0.1)
+
+
+class KueueBed:
+    """One that is up."""
+
+    until = staticmethod(until)
+
+    def __init__(self, name: str, kueue: str, kubeconfig: Path) -> None:
+        self.name = name
+        self.kueue = kueue
+        self.kubeconfig = kubeconfig  # the administrator's; it works on this machine
+
+    # --- objects --------------------------------------------------------------------------------
+
+    def kubectl(self, *args: str, input: Optional[str] = None, seconds: float = PATIENCE_S) -> str:
+        """What kubectl says; ``Refused`` when it fails."""
+        done = subprocess.run(
+            [str(SCRIPT), "kubectl", "--name", self.name, "--", *args],
+            input=input or "",
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=seconds,
+        )
+        if done.returncode != 0:
+            raise Refused((done.stderr or done.stdout).strip())
+        return done.stdout
+
+    def apply(self, *manifests: Manifest) -> str:
+        """Create or change objects, which come as dicts or as YAML."""
+        texts = [m if isinstance(m, str) else json.dumps(m) for m in manifests]
+        return self.kubectl("apply", "-f", "-", input="\n---\n".join(texts))
+
+    def get(self, *args: str) -> dict[str, Any]:
+        """One object, or a List of some, as the API server has it."""
+        found: dict[str, Any] = json.loads(self.kubectl("get", *args, "--output=json"))
+        return found
+
+    # --- programs -------------------------------------------------------------------------------
+
+    def kill(self, *programs: str) -> None:
+        """End programs as SIGKILL does: etcd, apiserver, kueue, ... (``scripts/bed -h``)."""
+        _script("kill", "--name", self.name, *programs)
+
+    def stop(self, *programs: str) -> None:
+        """Tell programs to end, and wait until they have."""
+        _script("stop", "--name", self.name, *programs)
+
+    def start(self, *programs: str) -> None:
+        """Start programs again, and wait until they do their work."""
+        _script("start", "--name", self.name, *programs)
+
+    def log(self, program: str) -> str:
+        """All that a program has said."""
+        return _script("logs", "--name", self.name, program)
+
+    # --- users ----------------------------------------------------------------------------------
+
+    def token(self, serviceaccount: str, namespace: str = "default") -> str:
+        """A real token of a ServiceAccount that exists, good for an hour."""
+        return self.kubectl("create", "token", serviceaccount, "--namespace", namespace).strip()
+
+    def kubeconfig_for(self, serviceaccount: str, namespace: str = "default") -> Path:
+        """A kubeconfig with such a token, which only its owner can read and the bed takes along."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        user = {"token": self.token(serviceaccount, namespace)}
+        config["users"] = [{"name": serviceaccount, "user": user}]
+        context = {"cluster": config["clusters"][0]["name"], "user": serviceaccount}
+        config["contexts"] = [{"name": "bed", "context": {**context, "namespace": namespace}}]
+        config["current-context"] = "bed"
+        path = self.kubeconfig.parent / f"{namespace}.{serviceaccount}.kubeconfig"
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            yaml.safe_dump(config, file)
+        return path
+
+    @property
+    def server(self) -> str:
+        """The URL of the API server."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        url: str = config["clusters"][0]["cluster"]["server"]
+        return url
+
+    @property
+    def authority(self) -> str:
+        """The certificate of who has signed the API server's, in PEM."""
+        config = yaml.safe_load(self.kubeconfig.read_text())
+        return base64.b64decode(
+            config["clusters"][0]["cluster"]["certificate-authority-data"]
+        ).decode()
+
+
+@contextlib.contextmanager
+def running(name: str, kueue: str = NEW, *, node: bool = True) -> Iterator[KueueBed]:
+    """A bed of this name; what it needs is built first."""
+    options = ["--name", name, "--kueue", kueue, "--tied", *([] if node else ["--without-node"])]
+    # The bed ends with the other end of this pipe.
+    reading, writing = os.pipe()
+    try:
+        try:
+            told = _script("up", "kueue", *options, stdin=reading)
+        finally:
+            os.close(reading)
+        word = next(line for line in told.splitlines() if line.startswith("export KUBECONFIG="))
+        yield KueueBed(name, kueue, Path(word.partition("=")[2]))
+    finally:
+        os.close(writing)
+        _script("down", "--name", name)
+
+
+@functools.cache
+def has(part: str) -> bool:
+    """Whether a part of beds has been built, such as ``kueue-0.14``."""
+    return subprocess.run([str(SCRIPT), "has", part], check=False).returncode == 0
+
+
+def _script(*words: str, stdin: int = subprocess.DEVNULL) -> str:
+    """What scripts/bed puts out; it has to succeed."""
+    process = subprocess.Popen(
+        [str(SCRIPT), *words],
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        told, complaint = process.communicate()
+    except BaseException:
+        process.terminate()
+        process.wait()
+        raise
+    assert process.returncode == 0, complaint
+    return told
