@@ -25,7 +25,7 @@ ALLOWED = {
         "marshmallow",
         "prometheus_client",
     },
-    "kueue_nats": {"templates", "kubernetes", "yaml", "marshmallow"},
+    "kueue_nats": {"templates", "yaml", "prometheus_client"},
 }
 # The connection to NATS that all programs share: the only part of templates that reaches outside.
 CONNECTION = {
@@ -37,6 +37,7 @@ CONNECTION = {
 }
 # What single modules may import besides that.
 EXTRA = {
+    "kueue_nats/cluster.py": {"kubernetes", "urllib3"},
     "submitter/backends/kubernetes.py": {"kubernetes"},
     "templates/json_text.py": {"orjson"},
     "templates/nats_site.py": {"nkeys"},

@@ -1,0 +1,41 @@
+"""Whether an object says what it should, whatever the API server has added, in any notation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from templates.errors import PodRejected
+from templates.quantity import parse
+
+# Fields whose values are quantities: "1" and "1000m" are the same.
+_QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight")
+
+
+def says(actual: Any, wanted: Any) -> bool:
+    """Whether all that is wanted stands in the object; it may hold more, but no longer lists."""
+    if isinstance(wanted, Mapping):
+        return isinstance(actual, Mapping) and all(
+            _same_amount(actual.get(key), value)
+            if key in _QUANTITIES
+            else says(actual.get(key), value)
+            for key, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        if not wanted and actual is None:
+            return True
+        return (
+            isinstance(actual, list)
+            and len(actual) == len(wanted)
+            and all(map(says, actual, wanted))
+        )
+    return bool(actual == wanted)
+
+
+def _same_amount(actual: Any, wanted: Any) -> bool:
+    if actual == wanted:
+        return True
+    try:
+        return parse(str(actual)) == parse(str(wanted))
+    except PodRejected:
+        return False

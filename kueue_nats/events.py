@@ -1,0 +1,78 @@
+"""Events of a MasterQueue: what has changed from one status to the next."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kueue_nats.model import GROUP, KIND, VERSION
+from kueue_nats.planning import LOST, UNUSED
+from kueue_nats.reporting import READY, moment
+from kueue_nats.settings import PROGRAM
+from templates.errors import one_line
+
+NORMAL, WARNING = "Normal", "Warning"
+
+Json = Mapping[str, Any]
+
+
+class Event(NamedTuple):
+    """What has happened."""
+
+    kind: str
+    reason: str
+    message: str
+
+
+def between(before: Json, after: Json) -> Iterator[Event]:
+    """What somebody who reads ``kubectl describe`` wants to know of a change of the status."""
+    earlier = {(e.get("flavor"), e.get("name")): e for e in before.get("pools") or ()}
+    later = {(e["flavor"], e["name"]): e for e in after.get("pools") or ()}
+    for key, entry in later.items():
+        old = earlier.get(key, {}).get("state")
+        if entry["state"] != old and not (old is None and entry["state"] == LOST):
+            yield _of_pool(entry)
+    for _, name in earlier.keys() - later.keys():
+        yield Event(NORMAL, "PoolForgotten", f"pool {name} is not one of its pools any more")
+    was, now = _ready(before), _ready(after)
+    if now and was.get("reason") != now.get("reason"):
+        kind = NORMAL if now["status"] == "True" else WARNING
+        yield Event(kind, now["reason"], now["message"])
+
+
+def body(event: Event, master: Json, now: float) -> dict[str, Any]:
+    """As the Kubernetes API wants it."""
+    metadata = master["metadata"]
+    about = {"kind": KIND, "apiVersion": f"{GROUP}/{VERSION}"}
+    about.update({key: metadata[key] for key in ("name", "uid", "resourceVersion")})
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"{metadata['name'][:200]}.{uuid.uuid4().hex[:16]}",
+            "namespace": "default",
+        },
+        "involvedObject": about,
+        "type": event.kind,
+        "reason": event.reason,
+        "message": one_line(event.message, 1000),
+        "source": {"component": PROGRAM},
+        "reportingComponent": PROGRAM,
+        "firstTimestamp": moment(now),
+        "lastTimestamp": moment(now),
+        "count": 1,
+    }
+
+
+def _of_pool(entry: Json) -> Event:
+    state, name = entry["state"], f"pool {entry['name']} ({entry['flavor']})"
+    offered = ", ".join(f"{key} {value}" for key, value in (entry.get("effective") or {}).items())
+    words = entry.get("message") or (f"offers {offered}" if offered else state)
+    return Event(
+        NORMAL if state not in (LOST, UNUSED) else WARNING, f"Pool{state}", f"{name}: {words}"
+    )
+
+
+def _ready(status: Json) -> Json:
+    return next((c for c in status.get("conditions") or () if c.get("type") == READY), {})

@@ -1,0 +1,156 @@
+"""The edge to NATS: one connection for each source of pools that some MasterQueue wants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import urllib.parse
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Callable, NamedTuple
+
+from kueue_nats.errors import SpecError
+from kueue_nats.model import Source
+from kueue_nats.settings import PROGRAM
+from templates import messages
+from templates.asking import LinkError
+from templates.link import Link, Request
+from templates.link_settings import LinkSettings
+from templates.messages import Hello
+from templates.names import check_token
+from templates.program_settings import Nats, link_settings
+from templates.publications import Resources, read_resources
+from templates.subjects import ANY, HELLO, RESOURCES, subject
+
+logger = logging.getLogger(__name__)
+
+SCHEMES = ("nats", "tls", "ws", "wss")
+
+Heard = Callable[[Source, Resources], None]
+
+
+class Wanted(NamedTuple):
+    """How a source is reached, and what its submitters are told."""
+
+    settings: LinkSettings
+    interval_s: int  # the longest pause between two publications that does no harm
+
+
+@dataclass
+class _Ear:
+    wanted: Wanted
+    link: Link
+
+
+class Listener:
+    """All connections; everything here happens in the thread of the asyncio loop."""
+
+    def __init__(self, heard: Heard) -> None:
+        self._heard = heard
+        self._ears: dict[Source, _Ear] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def listen_to(self, wanted: Mapping[Source, Wanted]) -> None:
+        """Connect to what is new, disconnect from what nobody wants any more."""
+        for source in [*self._ears]:
+            if (
+                source not in wanted
+                or wanted[source].settings != self._ears[source].wanted.settings
+            ):
+                self._close(self._ears.pop(source).link)
+        for source, one in wanted.items():
+            ear = self._ears.get(source)
+            if ear is None:
+                self._ears[source] = ear = _Ear(one, self._link(source, one.settings))
+                await ear.link.start()
+            elif ear.wanted != one:
+                ear.wanted = one
+                await self._hello(source)
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        for ear in self._ears.values():
+            self._close(ear.link)
+        self._ears = {}
+        await asyncio.gather(*self._closing, return_exceptions=True)
+
+    async def connected(self, timeout_s: float) -> bool:
+        """Wait until every source is connected."""
+        ears = self._ears.values()
+        return all(await asyncio.gather(*(ear.link.connected(timeout_s) for ear in ears)))
+
+    def troubles(self) -> dict[Source, str]:
+        """Why sources cannot be heard; an empty text for one that can."""
+        return {source: ear.link.trouble for source, ear in self._ears.items()}
+
+    # --- one source -----------------------------------------------------------------------------
+
+    def _link(self, source: Source, settings: LinkSettings) -> Link:
+        async def connected() -> None:
+            await self._hello(source)
+
+        async def hear(request: Request) -> None:
+            pool = check_token(request.subject, request.subject.rpartition(".")[2])
+            self._heard(source, read_resources(await request.message(pool), pool))
+
+        link = Link(settings, _root(source), connected)
+        link.subscribe(f"{source.subject}.{ANY}", hear)
+        return link
+
+    async def _hello(self, source: Source) -> None:
+        """Ask all submitters there to publish what they have, and say how often we need it."""
+        ear = self._ears.get(source)
+        if ear is None or not source.subject.endswith(f".{RESOURCES}"):
+            return  # of a subject that is not ours nobody knows where hello is said
+        hello = messages.hello(Hello(PROGRAM, ear.wanted.interval_s))
+        try:
+            await ear.link.publish(subject(_root(source), HELLO), hello)
+        except LinkError as error:
+            logger.info("cannot say hello: %s", error)  # it is said at the next connection
+
+    def _close(self, link: Link) -> None:
+        task = asyncio.create_task(link.stop())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+def reached(source: Source, secret: str, own: Nats) -> LinkSettings:
+    """How a source is reached; ``secret`` is what its Secret holds: URLs, or a password."""
+    where = "natsFlavor.natsConnector"
+    if not source.connector and "://" not in secret:
+        if source.secret is not None:
+            raise SpecError(where, "is empty, and the Secret holds no URL")
+        if not own.servers:
+            raise SpecError(where, "is empty, and the operator has no connection (nats.servers)")
+        return link_settings(own, PROGRAM)
+    text = secret if "://" in secret else source.connector
+    urls = [_split(part.strip(), where) for part in text.split(",") if part.strip()]
+    users = [url for url in urls if url.username]
+    user = urllib.parse.unquote(users[0].username or "") if users else ""
+    password = urllib.parse.unquote(users[0].password or "") if users else ""
+    return LinkSettings(
+        servers=tuple(_bare(url) for url in urls),
+        name=PROGRAM,
+        user=user,
+        password=secret if secret and "://" not in secret else password,
+        ca_file=own.ca_file,
+    )
+
+
+def _split(url: str, where: str) -> urllib.parse.SplitResult:
+    try:
+        parts = urllib.parse.urlsplit(url)
+        port = parts.port
+    except ValueError:
+        port, parts = None, urllib.parse.urlsplit("")
+    if not parts.hostname or port == 0 or parts.scheme not in SCHEMES:
+        raise SpecError(where, "is no URL of a NATS server")  # it may hold a password: not repeated
+    return parts
+
+
+def _bare(url: urllib.parse.SplitResult) -> str:
+    return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
+
+
+def _root(source: Source) -> str:
+    return source.subject.rpartition(".")[0] or source.subject

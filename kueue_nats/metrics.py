@@ -1,0 +1,38 @@
+"""What Prometheus is told of the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+from kueue_nats.model import Source
+from kueue_nats.offers import Record
+
+PREFIX = "kueue_nats_"
+
+
+class Metrics:
+    """Counters and gauges of this process."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self.rounds = Counter(f"{PREFIX}rounds", "Rounds", ("outcome",), registry=registry)
+        self.seconds = Histogram(
+            f"{PREFIX}round_cpu_seconds", "CPU seconds of a round", registry=registry
+        )
+        self.writes = Counter(f"{PREFIX}writes", "Writes to the Kubernetes API", registry=registry)
+        self.leads = Gauge(f"{PREFIX}leads", "Whether this operator leads", registry=registry)
+        self._silence = Gauge(
+            f"{PREFIX}pool_silent_seconds", "Since a pool was heard", ("pool",), registry=registry
+        )
+
+    def tell(self, records: Mapping[tuple[Source, str], Record], now_s: float) -> None:
+        """How long each pool has been silent."""
+        self._silence.clear()
+        for (_, pool), record in records.items():
+            self._silence.labels(pool).set(now_s - record.heard_s)
+
+    def page(self) -> bytes:
+        """All of them, as Prometheus reads them."""
+        return generate_latest(self._registry)

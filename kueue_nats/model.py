@@ -1,0 +1,243 @@
+"""A MasterQueue as its author wrote it, read with distrust: no API server may have seen it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Optional
+
+from kueue_nats import template
+from kueue_nats.errors import SpecError
+from templates.errors import Located, PodRejected
+from templates.fields import flag_at, number_at, object_at, objects_at, text_at, texts_at
+from templates.names import TOKEN_RULE, check_token, is_label, is_subdomain
+from templates.quantity import quantities_at
+
+GROUP = "vk.io"
+VERSION = "v1"
+KIND = "MasterQueue"
+PLURAL = "masterqueues"
+DRAIN_ANNOTATION = "vk.io/drain"  # pools to drain, with commas in between, beside spec.drain
+
+DEFAULT_SUBJECT = "interlink.resources"
+DEFAULT_TIMEOUT_S = 60
+DEFAULT_RISE_S = 10
+LONGEST_S = 24 * 3600
+MOST_GROUPS = 64
+MOST_LENDERS = 64
+
+
+class SecretRef(NamedTuple):
+    """Where a password, or a whole connector, is kept; always in the operator's namespace."""
+
+    name: str
+    key: str
+
+
+class Source(NamedTuple):
+    """Where pools are heard; flavors with equal ones share a connection."""
+
+    connector: str  # URLs with commas in between; empty: the operator's own connection
+    secret: Optional[SecretRef]
+    subject: str  # without the pool
+
+    def __repr__(self) -> str:
+        return f"Source({self.subject})"  # a connector may hold a password
+
+
+class NatsFlavor(NamedTuple):
+    """Pools that are heard on NATS."""
+
+    source: Source
+    virtual_node: str
+    timeout_s: int
+    pools: tuple[str, ...]
+    pattern: Optional[re.Pattern[str]]
+    rise_after_s: int
+    fall_after_s: int
+    return_after_s: Optional[int]  # None: jobs are never given back
+
+    def wants(self, pool: str) -> bool:
+        """Whether a pool is one of these."""
+        if self.pattern is not None:
+            return self.pattern.fullmatch(pool) is not None
+        return pool in self.pools
+
+
+class Lending(NamedTuple):
+    """A queue that may borrow, and how much of each pool; resources not named have no limit."""
+
+    queue: str
+    limit: Mapping[str, str]
+
+
+class Group(NamedTuple):
+    """One entry of ``spec.flavors``."""
+
+    name: str
+    nats: Optional[NatsFlavor]  # None: a ResourceFlavor of the admin's
+    nominal: Mapping[str, str]
+    borrowing: Mapping[str, str]
+    lends: tuple[Lending, ...]
+
+
+class MasterQueue(NamedTuple):
+    """The whole resource."""
+
+    name: str
+    uid: str
+    generation: int
+    template: template.Template
+    groups: tuple[Group, ...]
+    drain: frozenset[str]
+    evict_drained: bool
+
+
+def read(raw: Mapping[str, Any]) -> MasterQueue:
+    """The MasterQueue in a manifest; raises ``SpecError`` with the field that is wrong."""
+    try:
+        return _read(raw)
+    except SpecError:
+        raise
+    except Located as error:
+        raise SpecError(error.where, error.what) from None
+
+
+def _read(raw: Mapping[str, Any]) -> MasterQueue:
+    metadata = object_at(raw, "metadata", "")
+    name = text_at(metadata, "name", "metadata")
+    if not is_subdomain(name):
+        raise SpecError("metadata.name", "must be a name of lower-case letters, digits, - and .")
+    spec = object_at(raw, "spec", "")
+    groups = tuple(
+        _group(entry, f"spec.flavors[{index}]")
+        for index, entry in enumerate(objects_at(spec, "flavors", "spec"))
+    )
+    _check_groups(name, groups)
+    return MasterQueue(
+        name=name,
+        uid=text_at(metadata, "uid", "metadata"),
+        generation=number_at(metadata, "generation", "metadata") or 0,
+        template=template.read(object_at(spec, "template", "spec"), name),
+        groups=groups,
+        drain=frozenset([*texts_at(spec, "drain", "spec"), *_drained(metadata)]),
+        evict_drained=bool(flag_at(spec, "evictDrained", "spec")),
+    )
+
+
+def _drained(metadata: Mapping[str, Any]) -> list[str]:
+    text = text_at(object_at(metadata, "annotations", "metadata"), DRAIN_ANNOTATION, "annotations")
+    return [pool.strip() for pool in text.split(",") if pool.strip()]
+
+
+def _check_groups(name: str, groups: tuple[Group, ...]) -> None:
+    if not groups:
+        raise SpecError("spec.flavors", "must hold at least one flavor")
+    if len(groups) > MOST_GROUPS:
+        raise SpecError("spec.flavors", f"must hold at most {MOST_GROUPS} flavors")
+    seen: dict[str, int] = {}
+    for index, group in enumerate(groups):
+        first = seen.setdefault(group.name, index)
+        if first != index:
+            raise SpecError(f"spec.flavors[{index}].name", f"is that of flavors[{first}], too")
+        for number, lending in enumerate(group.lends):
+            if lending.queue == name:
+                where = f"spec.flavors[{index}].canLendTo[{number}].queue"
+                raise SpecError(where, "is the MasterQueue's own queue")
+
+
+def _group(raw: Mapping[str, Any], where: str) -> Group:
+    name = text_at(raw, "name", where)
+    nats, local = raw.get("natsFlavor"), raw.get("localFlavor")
+    if (nats is None) == (local is None):
+        raise SpecError(where, "must have exactly one of natsFlavor and localFlavor")
+    if nats is None:
+        if not is_subdomain(name):
+            raise SpecError(f"{where}.name", "must be the name of a ResourceFlavor")
+    elif not is_label(name):
+        raise SpecError(f"{where}.name", "must be 1 to 63 lower-case letters, digits and dashes")
+    return Group(
+        name=name,
+        nats=None if nats is None else _nats(object_at(raw, "natsFlavor", where), where),
+        nominal=quantities_at(raw, "nominalQuota", where),
+        borrowing=quantities_at(raw, "borrowingLimit", where),
+        lends=_lends(raw, where),
+    )
+
+
+def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
+    entries = objects_at(raw, "canLendTo", where)
+    if len(entries) > MOST_LENDERS:
+        raise SpecError(f"{where}.canLendTo", f"must hold at most {MOST_LENDERS} queues")
+    lends: list[Lending] = []
+    for index, entry in enumerate(entries):
+        place = f"{where}.canLendTo[{index}]"
+        queue = text_at(entry, "queue", place)
+        if not is_subdomain(queue):
+            raise SpecError(f"{place}.queue", "must be the name of a ClusterQueue")
+        if any(queue == other.queue for other in lends):
+            raise SpecError(f"{place}.queue", f"{queue} is there twice")
+        lends.append(Lending(queue, quantities_at(entry, "lendingLimit", place)))
+    return tuple(lends)
+
+
+def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
+    place = f"{where}.natsFlavor"
+    pools, pattern = texts_at(raw, "pools", place), text_at(raw, "poolRegExp", place)
+    if bool(pools) == bool(pattern):
+        raise SpecError(place, "must have exactly one of pools and poolRegExp")
+    for index, pool in enumerate(pools):
+        check_token(f"{place}.pools[{index}]", pool, SpecError)
+    if len(set(pools)) < len(pools):
+        raise SpecError(f"{place}.pools", "has a pool twice")
+    return_after = number_at(raw, "returnAfter", place)
+    return NatsFlavor(
+        source=_source(raw, place),
+        virtual_node=text_at(raw, "virtualNode", place),
+        timeout_s=_seconds(raw, "poolTimeout", place, DEFAULT_TIMEOUT_S, least=1),
+        pools=tuple(pools),
+        pattern=_pattern(pattern, f"{place}.poolRegExp") if pattern else None,
+        rise_after_s=_seconds(raw, "riseAfter", place, DEFAULT_RISE_S),
+        fall_after_s=_seconds(raw, "fallAfter", place, 0),
+        return_after_s=return_after,
+    )
+
+
+def _seconds(raw: Mapping[str, Any], key: str, where: str, default: int, *, least: int = 0) -> int:
+    value = number_at(raw, key, where)
+    value = default if value is None else value
+    if not least <= value <= LONGEST_S:
+        raise SpecError(f"{where}.{key}", f"must be from {least} to {LONGEST_S} seconds")
+    return value
+
+
+def _pattern(text: str, where: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise SpecError(where, f"is not a regular expression of Python's: {error}") from None
+
+
+def _source(raw: Mapping[str, Any], where: str) -> Source:
+    subject = text_at(raw, "natsSubject", where, DEFAULT_SUBJECT)
+    for token in subject.split("."):
+        try:
+            check_token(subject, token)
+        except PodRejected:
+            raise SpecError(f"{where}.natsSubject", f"each part {TOKEN_RULE}") from None
+    ref = object_at(raw, "natsConnectorSecretRef", where)
+    secret = None
+    if ref:
+        place = f"{where}.natsConnectorSecretRef"
+        secret = SecretRef(*(text_at(ref, key, place) for key in SecretRef._fields))
+        for key in SecretRef._fields:
+            if not getattr(secret, key):
+                raise SpecError(f"{place}.{key}", "is missing")
+    connector = text_at(raw, "natsConnector", where)
+    for server in filter(None, (part.strip() for part in connector.split(","))):
+        if not server.startswith(("nats://", "tls://", "ws://", "wss://")):
+            # What stands there may hold a password.
+            raise SpecError(
+                f"{where}.natsConnector", "must begin with nats, tls, ws or wss and ://"
+            )
+    return Source(connector, secret, subject)

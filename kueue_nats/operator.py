@@ -1,0 +1,198 @@
+"""The loop: hear, look, act, and again; one of several operators acts, the others only listen."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Optional
+
+from kueue_nats import leading
+from kueue_nats.cluster import Cluster
+from kueue_nats.errors import ClusterError, Conflicting
+from kueue_nats.leading import Sight
+from kueue_nats.listening import Listener
+from kueue_nats.metrics import Metrics
+from kueue_nats.model import Source
+from kueue_nats.offers import Tracker
+from kueue_nats.reconciling import Look, Outcome, Reconciler
+from kueue_nats.remembering import Clock
+from kueue_nats.settings import Settings, own_namespace
+from kueue_nats.web import Health
+from templates.publications import Resources
+
+logger = logging.getLogger(__name__)
+
+SOON_S = 0.2  # to the next round, when one has written something that it builds on
+LONGEST_PAUSE_S = 30.0  # between attempts at a cluster that cannot be reached
+HEAR_S = 3.0  # how long ``once`` waits for answers to its hello
+CONNECT_S = 10.0
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, settings: Settings, cluster: Cluster, *, once: bool = False) -> None:
+        self._settings, self._cluster, self._once = settings, cluster, once
+        self._namespace = own_namespace(settings)
+        self._tracker = Tracker()
+        self._listener = Listener(self._hear)
+        self._reconciler = Reconciler(cluster, settings.nats, self._namespace, strict=once)
+        self._identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
+        self._lease: Optional[Sight] = None
+        self._renewed_s = float("-inf")
+        self._full: set[Source] = set()
+        self._trouble = ""
+        self._turned_s = time.monotonic()
+        self.metrics = Metrics()
+        self.health = Health(max(30.0, 10.0 * settings.poll_s))
+
+    def _hear(self, source: Source, resources: Resources) -> None:
+        taken = self._tracker.hear(source, resources, time.monotonic(), time.time())
+        if not taken and source not in self._full:
+            self._full.add(source)
+            logger.warning(
+                "%s: more pools than can be kept; %s is left out", source, resources.pool
+            )
+
+    # --- for ever ---------------------------------------------------------------------------------
+
+    async def run(self) -> int:
+        """Until cancelled."""
+        pause = float(self._settings.poll_s)
+        try:
+            while True:
+                outcome = await self._turn()
+                if outcome is None:
+                    pause = min(pause * 2, LONGEST_PAUSE_S)
+                else:
+                    pause = SOON_S if outcome.again else float(self._settings.poll_s)
+                await asyncio.sleep(pause)
+        finally:
+            await self._listener.stop()
+            await asyncio.to_thread(self._give_up_lease)
+
+    async def _turn(self) -> Optional[Outcome]:
+        """One round, if this operator leads; None if the cluster could not be asked."""
+        self._forgive()
+        try:
+            leads = await asyncio.to_thread(self._leads)
+            self.metrics.leads.set(leads)
+            outcome = await self._round() if leads else Outcome({}, {}, False)
+        except ClusterError as error:
+            self.metrics.rounds.labels("failed").inc()
+            self._say(str(error))
+            return None
+        self._say("")
+        self.health.beat()
+        return outcome
+
+    def _forgive(self) -> None:
+        """A process that was stopped, or a machine that slept, has heard nobody meanwhile."""
+        now_s = time.monotonic()
+        late = now_s - self._turned_s - LONGEST_PAUSE_S - 5.0
+        if late > 0:
+            logger.warning("nothing was done for %.0f s: that counts against no pool", late)
+            self._tracker.forgive(late)
+        self._turned_s = now_s
+
+    async def _round(self) -> Outcome:
+        look = Look(self._tracker.snapshot(), self._listener.troubles(), _clock())
+        started = time.thread_time(), self._cluster.writes
+        outcome = await asyncio.to_thread(self._timed, look)
+        self.metrics.writes.inc(self._cluster.writes - started[1])
+        self.metrics.rounds.labels("done").inc()
+        self.metrics.tell(self._tracker.snapshot(), time.monotonic())
+        self._tracker.remember(outcome.remembered)
+        self._tracker.keep(outcome.sources, time.monotonic())
+        await self._listener.listen_to(outcome.sources)
+        return outcome
+
+    def _timed(self, look: Look) -> Outcome:
+        before = time.thread_time()
+        try:
+            return self._reconciler.round(look)
+        finally:
+            self.metrics.seconds.observe(time.thread_time() - before)
+
+    def _say(self, trouble: str) -> None:
+        """Each trouble once."""
+        if trouble and trouble != self._trouble:
+            logger.warning("%s", trouble)
+        elif self._trouble and not trouble:
+            logger.info("the cluster answers again")
+        self._trouble = trouble
+
+    # --- the lease --------------------------------------------------------------------------------
+
+    def _leads(self) -> bool:
+        """Take the lease, or renew it when a third of its time is over."""
+        settings, cluster = self._settings, self._cluster
+        if time.monotonic() - self._renewed_s < settings.lease_s / 3:
+            return True
+        lease = cluster.lease(self._namespace, settings.lease)
+        now_s = time.monotonic()
+        was = self._lease is not None and self._lease.holder == self._identity
+        self._lease = leading.look(lease, self._lease, now_s)
+        if not leading.may_take(self._lease, self._identity, now_s, _span(lease, settings.lease_s)):
+            if was:
+                logger.warning("another operator leads now: %s", self._lease and self._lease.holder)
+            return False
+        body = leading.body(lease, settings.lease, self._identity, settings.lease_s, time.time())
+        try:
+            cluster.write_lease(self._namespace, settings.lease, body)
+        except Conflicting:
+            return False
+        if not was:
+            logger.info("this operator leads: %s", self._identity)
+        self._lease, self._renewed_s = Sight(self._identity, "", now_s), now_s
+        return True
+
+    def _give_up_lease(self) -> None:
+        """So that another one need not wait."""
+        if self._lease is None or self._lease.holder != self._identity:
+            return
+        try:
+            lease = self._cluster.lease(self._namespace, self._settings.lease)
+            body = leading.body(lease, self._settings.lease, "", 1, time.time())
+            self._cluster.write_lease(self._namespace, self._settings.lease, body)
+        except ClusterError as error:
+            logger.info("the lease could not be given back: %s", error)
+
+    # --- once -------------------------------------------------------------------------------------
+
+    async def run_once(self) -> int:
+        """What a cron job does: hear everybody, and go round until nothing is left to do."""
+        try:
+            if not await asyncio.to_thread(self._leads):
+                logger.error("another operator leads: %s", self._lease and self._lease.holder)
+                return 1
+            await self._round()
+            if not await self._listener.connected(CONNECT_S):
+                for source, trouble in self._listener.troubles().items():
+                    logger.warning("%s: %s", source, trouble)
+            await asyncio.sleep(HEAR_S)
+            while (await self._round()).again:
+                await asyncio.sleep(SOON_S)
+            return 0
+        except ClusterError as error:
+            logger.error("%s", error)
+            return 1
+        finally:
+            await self._listener.stop()
+            await asyncio.to_thread(self._give_up_lease)
+
+
+def _span(lease: Optional[Mapping[str, object]], own_s: int) -> float:
+    """How long the holder may be silent, by its own word."""
+    spec = (lease or {}).get("spec")
+    said = spec.get("leaseDurationSeconds") if isinstance(spec, dict) else None
+    return float(said) if isinstance(said, int) else float(own_s)
+
+
+def _clock() -> Clock:
+    return Clock(time.monotonic(), time.time())

@@ -1,0 +1,163 @@
+"""``kueue-nats plan``: what a MasterQueue comes to, for looking at before anything is made."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable
+
+import yaml
+
+from kueue_nats import kueue_objects, model, planning
+from kueue_nats import settings as settings_module
+from kueue_nats.comparing import says
+from kueue_nats.errors import ClusterError, SpecError
+from kueue_nats.kueue_objects import FLAVORS, NEW, QUEUES
+from kueue_nats.model import MasterQueue
+from kueue_nats.offers import MOST_POOLS, Record, offers, remembered
+from kueue_nats.settings import Settings
+from kueue_nats.steps import is_ours
+from templates.errors import ConfigError, Located
+from templates.names import check_token
+from templates.publications import Resources, read_resources
+from templates.settings_text import parse_yaml, reading_file
+
+Write = Callable[[str], object]
+Json = dict[str, Any]
+
+NO_UID = "00000000-0000-0000-0000-000000000000"
+
+
+def run(arguments: argparse.Namespace, settings: Settings, write: Write) -> int:
+    """Print the objects, or with ``--diff`` how the cluster's differ; returns the exit code."""
+    masters = _masters(arguments.file)
+    offered = _offered(arguments.resources) if arguments.resources else {}
+    try:
+        if arguments.diff:
+            return _differences(masters, offered, settings, write)
+    except ClusterError as error:
+        raise ConfigError("cluster", str(error)) from None
+    for raw, wanted in masters:
+        local = [group.name for group in wanted.groups if group.nats is None]
+        plan = _planned(wanted, offered, local)
+        made = [*_objects(raw, plan, NEW).values()]
+        write(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True))
+        for pool in plan.pools:
+            words = f"{pool.state}{': ' if pool.why else ''}{pool.why}"
+            write(f"# {wanted.name}: {pool.group}: {pool.name}: {words}\n")
+    return 0
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+
+def _masters(path: str) -> list[tuple[Json, MasterQueue]]:
+    with reading_file(path):
+        text = Path(path).read_text(encoding="utf-8")
+    try:
+        documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
+    except yaml.YAMLError as error:
+        raise ConfigError(path, f"is not YAML: {error}") from None
+    raws = [one for one in documents if one.get("kind") == model.KIND]
+    if not raws:
+        raise ConfigError(path, f"holds no {model.KIND}")
+    found = []
+    for raw in raws:
+        try:
+            wanted = model.read(raw)
+        except SpecError as error:
+            raise ConfigError(f"{path}: {error.where}", error.what) from None
+        raw["metadata"].setdefault("uid", NO_UID)
+        found.append((raw, wanted._replace(uid=raw["metadata"]["uid"])))
+    return found
+
+
+def _offered(path: str) -> dict[str, Resources]:
+    with reading_file(path):
+        text = Path(path).read_text(encoding="utf-8")
+    raw = parse_yaml(text, path)
+    if not isinstance(raw, dict) or len(raw) > MOST_POOLS:
+        raise ConfigError(path, "must be a mapping of pools to what they publish")
+    found = {}
+    for pool, said in raw.items():
+        message = said if isinstance(said, dict) and "quotas" in said else {"quotas": said}
+        try:
+            found[pool] = read_resources(message, check_token(path, pool))
+        except Located as error:
+            raise ConfigError(f"{path}: {pool}", f"{error.where}: {error.what}") from None
+    return found
+
+
+def _planned(
+    wanted: MasterQueue, offered: Mapping[str, Resources], local: list[str]
+) -> planning.Plan:
+    heard = {}
+    for group in wanted.groups:
+        if group.nats is not None:
+            records: dict[Any, Record] = {
+                (group.nats.source, pool): remembered(one, 0.0, 0.0)
+                for pool, one in offered.items()
+            }
+            heard[group.name] = offers(records, group.nats, 0.0)
+    return planning.plan(wanted, heard, local)
+
+
+def _objects(raw: Json, plan: planning.Plan, version: str) -> dict[tuple[str, str], Json]:
+    owner = kueue_objects.owner_of(raw)
+    made = {
+        (FLAVORS, f.name): kueue_objects.resource_flavor(f, owner, version) for f in plan.flavors
+    }
+    for queue in plan.queues:
+        made[QUEUES, queue.name] = kueue_objects.cluster_queue(queue, owner, version)
+    return made
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def _differences(
+    masters: list[tuple[Json, MasterQueue]],
+    offered: Mapping[str, Resources],
+    settings: Settings,
+    write: Write,
+) -> int:
+    from kueue_nats.cluster import connect
+
+    cluster = connect(settings.kubeconfig or settings_module.home_kubeconfig())
+    version = cluster.kueue_version()
+    there = {plural: cluster.listed(plural, version) for plural in (FLAVORS, QUEUES)}
+    uids = {raw["metadata"]["name"]: raw["metadata"]["uid"] for raw in cluster.masters()}
+    differs = False
+    for raw, wanted in masters:
+        uid = uids.get(wanted.name, NO_UID)
+        raw["metadata"]["uid"] = uid
+        local = [name for name, item in there[FLAVORS].items() if not is_ours(item, uid)]
+        made = _objects(raw, _planned(wanted, offered, local), version)
+        for (plural, name), body in made.items():
+            differs |= _shown(there[plural].get(name), body, f"{plural}/{name}", write)
+        for plural, items in there.items():
+            for name, item in items.items():
+                if is_ours(item, uid) and (plural, name) not in made:
+                    differs |= _shown(item, None, f"{plural}/{name}", write)
+    return int(differs)
+
+
+def _shown(actual: Json | None, wanted: Json | None, name: str, write: Write) -> bool:
+    """Print how one object differs, if it does."""
+    if wanted is not None and says(actual, wanted):
+        return False
+    there, planned = _text(actual, wanted), _text(wanted, wanted)
+    lines = difflib.unified_diff(there, planned, f"cluster {name}", f"planned {name}")
+    write("".join(lines))
+    return True
+
+
+def _text(item: Json | None, like: Json | None) -> list[str]:
+    """What matters of an object; of the cluster's only fields that the planned one has."""
+    if item is None:
+        return []
+    spec = item.get("spec") or {}
+    kept = {key: spec[key] for key in (like["spec"] if like else spec) if key in spec}
+    return yaml.safe_dump(kept, sort_keys=True).splitlines(keepends=True)

@@ -1,0 +1,297 @@
+"""From a MasterQueue and what its pools offer to the flavors and queues that should be.
+
+Every flavor stands in one resource group, because Kueue lets a resource stand in one only; within
+it each lists every resource, in the same order. What Kueue would refuse never gets as far: it is
+left out here, and the words for it go into the pool's status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, Optional
+
+from kueue_nats.errors import SpecError
+from kueue_nats.model import Group, MasterQueue, NatsFlavor
+from kueue_nats.offers import Offer, is_resource
+from kueue_nats.template import Template
+from templates.errors import PodRejected
+from templates.names import flavor_name, pool_value
+from templates.quantity import parse
+from templates.wellknown import POOL_TOLERATION, VIRTUAL_NODE_TAINT
+
+MOST_FLAVORS = 64  # of one resource group
+MOST_RESOURCES = 64  # of one resource group
+MOST_TAINTS = 8  # of one flavor
+HOSTNAME = "kubernetes.io/hostname"
+VIRTUAL_NODES = {"virtual-node.interlink/type": "virtual-kubelet"}
+
+# Always covered: a job that asks for a resource that its queue does not cover is never admitted.
+# What nobody has said of these is not limited; of anything else (GPUs, licences) there is none.
+# Sums must stay below 2**63.
+UNLIMITED = {
+    "cpu": Fraction(10**6),
+    "memory": Fraction(2**50),
+    "pods": Fraction(10**5),
+    "ephemeral-storage": Fraction(2**54),
+}
+LARGEST = Fraction(2**55)
+EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+
+ACTIVE = "Active"
+DRAINING = "Draining"
+LOST = "Lost"
+UNUSED = "Unused"
+
+
+class Flavor(NamedTuple):
+    """A ResourceFlavor that should be there."""
+
+    name: str
+    pool: str
+    labels: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+class Quota(NamedTuple):
+    """Of one resource of one flavor in one queue."""
+
+    nominal: Fraction
+    borrowing: Optional[Fraction] = None  # None: no limit
+
+
+class Queue(NamedTuple):
+    """A ClusterQueue that should be there; flavors in the order of preference."""
+
+    name: str
+    template: Template
+    resources: tuple[str, ...]
+    flavors: Mapping[str, tuple[Quota, ...]]  # name -> a quota for each resource
+
+
+class Pool(NamedTuple):
+    """One pool, or local flavor, of the MasterQueue."""
+
+    name: str
+    group: str
+    flavor: str  # the ResourceFlavor; empty if it has none
+    state: str
+    effective: Mapping[str, Fraction]
+    why: str = ""  # it is not used, or not as one might think
+
+
+class Plan(NamedTuple):
+    """All that one MasterQueue asks for."""
+
+    flavors: tuple[Flavor, ...]
+    queues: tuple[Queue, ...]  # the MasterQueue's own first
+    pools: tuple[Pool, ...]
+
+
+Offers = Mapping[str, Sequence[Offer]]  # by group
+
+
+class _Entry(NamedTuple):
+    """A flavor on its way into the queues."""
+
+    group: Group
+    pool: Pool
+    flavor: Optional[Flavor]  # None: it is the admin's own
+
+
+def plan(wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> Plan:
+    """What should be; ``local_flavors`` are the ResourceFlavors that are not ours."""
+    there = set(local_flavors)
+    entries: list[_Entry] = []
+    seen: set[tuple[object, str]] = set()
+    for group in wanted.groups:
+        if group.nats is None:
+            entries.append(_local(group, there, wanted.drain))
+            continue
+        for offer in offers.get(group.name, ()):
+            key = (group.nats.source, offer.pool)
+            if key not in seen:  # the first flavor that names a pool has it
+                seen.add(key)
+                entries.append(_remote(wanted, group, group.nats, offer))
+    entries = _limited(entries)
+    used = [entry for entry in entries if entry.pool.flavor]
+    resources = _resources(wanted, used)
+    return Plan(
+        flavors=tuple(entry.flavor for entry in used if entry.flavor is not None),
+        queues=(_master(wanted, used, resources), *_borrowers(wanted, used, resources)),
+        pools=tuple(entry.pool for entry in entries),
+    )
+
+
+# --- flavors ------------------------------------------------------------------------------------
+
+
+def _local(group: Group, there: set[str], drain: frozenset[str]) -> _Entry:
+    effective = {name: _amount(text) for name, text in group.nominal.items() if is_resource(name)}
+    if group.name not in there:
+        words = f"there is no ResourceFlavor {group.name}: a queue that named it would stand still"
+        return _Entry(group, Pool(group.name, group.name, "", UNUSED, {}, words), None)
+    if group.name in drain:
+        none = dict.fromkeys(effective, Fraction(0))
+        return _Entry(group, Pool(group.name, group.name, group.name, DRAINING, none), None)
+    return _Entry(group, Pool(group.name, group.name, group.name, ACTIVE, effective), None)
+
+
+def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -> _Entry:
+    if offer.lost:
+        return _Entry(group, Pool(offer.pool, group.name, "", LOST, {}, offer.lost), None)
+    try:
+        flavor = _flavor(wanted, group, nats, offer)
+    except (SpecError, PodRejected) as error:
+        why = f"{error.where}: {error.what}"
+        return _Entry(group, Pool(offer.pool, group.name, "", UNUSED, {}, why), None)
+    why = (
+        f"left out: {', '.join(offer.foreign[:5])} (no names of resources)" if offer.foreign else ""
+    )
+    effective = {name: _capped(amount, group, name) for name, amount in offer.quotas.items()}
+    state = ACTIVE
+    if offer.draining or offer.pool in wanted.drain:
+        state, effective = DRAINING, dict.fromkeys(effective, Fraction(0))
+        why = why or (
+            "the site takes no more jobs" if offer.draining else "drained by its MasterQueue"
+        )
+    return _Entry(group, Pool(offer.pool, group.name, flavor.name, state, effective, why), flavor)
+
+
+def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -> Flavor:
+    taints = [{"key": VIRTUAL_NODE_TAINT, "value": "true", "effect": "NoSchedule"}]
+    taints += [_taint(text) for text in offer.taints]
+    if len(taints) > MOST_TAINTS:
+        raise SpecError("taints", f"{len(taints)} of them, and a flavor can have {MOST_TAINTS}")
+    return Flavor(
+        name=flavor_name(wanted.name, group.name, offer.pool),
+        pool=offer.pool,
+        labels=dict(filter(None, map(_label, offer.labels))),
+        spec={
+            "nodeLabels": {HOSTNAME: nats.virtual_node} if nats.virtual_node else VIRTUAL_NODES,
+            "nodeTaints": taints,
+            "tolerations": [
+                {
+                    "key": POOL_TOLERATION,
+                    "operator": "Equal",
+                    "value": pool_value(offer.pool),
+                    "effect": "NoSchedule",
+                }
+            ],
+        },
+    )
+
+
+def _taint(text: str) -> dict[str, str]:
+    """One that cannot be understood may have a good reason: the pool is not used without it."""
+    from_key, _, effect = text.rpartition(":")
+    key, _, value = from_key.partition("=")
+    if effect not in EFFECTS or not is_resource(key) or (value and not _is_value(value)):
+        raise SpecError("taints", f"{text[:80]} is not key=value:effect")
+    return {"key": key, "value": value, "effect": effect}
+
+
+def _label(text: str) -> Optional[tuple[str, str]]:
+    key, _, value = text.partition("=")
+    return (key, value) if is_resource(key) and (not value or _is_value(value)) else None
+
+
+def _is_value(text: str) -> bool:
+    return "/" not in text and is_resource(text)
+
+
+def _limited(entries: Sequence[_Entry]) -> list[_Entry]:
+    """What Kueue has no room for is not used, in the order of preference; nor is a name twice."""
+    kept: list[_Entry] = []
+    names: set[str] = set()
+    for entry in entries:
+        flavor, why = entry.pool.flavor, ""
+        if flavor in names:
+            why = f"another pool's flavor is called {flavor} already"
+        elif flavor and len(names) == MOST_FLAVORS:
+            why = f"a ClusterQueue holds {MOST_FLAVORS} flavors: more need another MasterQueue"
+        elif flavor:
+            names.add(flavor)
+        if why:
+            unused = entry.pool._replace(flavor="", state=UNUSED, effective={}, why=why)
+            entry = entry._replace(flavor=None, pool=unused)
+        kept.append(entry)
+    return kept
+
+
+# --- quota ----------------------------------------------------------------------------------------
+
+
+def _amount(text: str) -> Fraction:
+    return min(parse(text), LARGEST)
+
+
+def _capped(amount: Fraction, group: Group, name: str) -> Fraction:
+    cap = group.nominal.get(name)
+    most = min(amount, UNLIMITED.get(name, LARGEST))
+    return most if cap is None else min(most, parse(cap))
+
+
+def _resources(wanted: MasterQueue, used: Sequence[_Entry]) -> tuple[str, ...]:
+    """What is covered: the usual, then what the admin names, then what pools publish."""
+    if not used:
+        return ()
+    named = [name for group in wanted.groups for name in sorted({*group.nominal, *group.borrowing})]
+    published = sorted({name for entry in used for name in entry.pool.effective})
+    ordered = dict.fromkeys((*UNLIMITED, *filter(is_resource, named), *published))
+    return tuple(ordered)[:MOST_RESOURCES]
+
+
+def _nominal(entry: _Entry, name: str) -> Fraction:
+    """What nobody has said of a resource: no limit for the usual ones, nothing of any other."""
+    said = entry.pool.effective.get(name)
+    if said is not None:
+        return said
+    if entry.pool.state == DRAINING:
+        return Fraction(0)
+    cap = entry.group.nominal.get(name)
+    if name not in UNLIMITED:
+        return Fraction(0)
+    return UNLIMITED[name] if cap is None else _amount(cap)
+
+
+def _master(wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]) -> Queue:
+    flavors = {
+        entry.pool.flavor: tuple(
+            Quota(_nominal(entry, name), _limit(entry.group.borrowing, name)) for name in resources
+        )
+        for entry in used
+    }
+    return Queue(wanted.name, wanted.template, resources, flavors)
+
+
+def _limit(limits: Mapping[str, str], name: str) -> Optional[Fraction]:
+    return _amount(limits[name]) if name in limits else None
+
+
+def _borrowers(
+    wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]
+) -> list[Queue]:
+    """One queue for each name that a group lends to; it has no quota of its own."""
+    names = dict.fromkeys(lending.queue for group in wanted.groups for lending in group.lends)
+    return [_borrower(wanted, name, used, resources) for name in names]
+
+
+def _borrower(
+    wanted: MasterQueue, name: str, used: Sequence[_Entry], resources: tuple[str, ...]
+) -> Queue:
+    flavors = {}
+    for entry in used:
+        lending = next((lent for lent in entry.group.lends if lent.queue == name), None)
+        if lending is not None:
+            flavors[entry.pool.flavor] = tuple(
+                Quota(Fraction(0), _borrowed(lending.limit, resource, entry))
+                for resource in resources
+            )
+    return Queue(name, wanted.template, resources if flavors else (), flavors)
+
+
+def _borrowed(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Fraction]:
+    """The limit, which never needs to be above what there is."""
+    limit = _limit(limits, name)
+    return None if limit is None else min(limit, _nominal(entry, name))

@@ -1,0 +1,303 @@
+"""One round: look at the cluster once, and bring it nearer to what each MasterQueue asks for."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kueue_nats import events, model, planning, remembering, reporting, sharing, steps, usage
+from kueue_nats.cluster import Cluster
+from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
+from kueue_nats.giving_back import GivingBack
+from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
+from kueue_nats.listening import Wanted, reached
+from kueue_nats.model import MasterQueue, NatsFlavor, Source
+from kueue_nats.offers import Record, offers
+from kueue_nats.planning import Plan
+from kueue_nats.remembering import Clock, Records, There
+from kueue_nats.reporting import CONNECTED, FALSE, READY, TRUE, Heard, Seen, Word
+from kueue_nats.sharing import Share
+from kueue_nats.steps import Steps
+from templates.program_settings import Nats
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class Look(NamedTuple):
+    """What was heard until now."""
+
+    records: Records
+    troubles: Mapping[Source, str]  # why a source cannot be heard; empty: it can
+    clock: Clock
+
+
+class Outcome(NamedTuple):
+    """What a round asks of the other side."""
+
+    sources: Mapping[Source, Wanted]
+    remembered: Records
+    again: bool  # something was written that the next step waits for
+
+
+class _Cluster(NamedTuple):
+    """What the cluster has, by one look."""
+
+    version: str
+    flavors: Mapping[str, Json]
+    queues: Mapping[str, Json]
+
+
+class _Master(NamedTuple):
+    """One MasterQueue that could be read."""
+
+    raw: Json
+    wanted: MasterQueue
+    plan: Plan
+
+
+class Reconciler:
+    """What is kept from round to round only saves calls; all that matters is in the cluster."""
+
+    def __init__(self, cluster: Cluster, own: Nats, namespace: str, *, strict: bool) -> None:
+        self._cluster, self._own, self._namespace = cluster, own, namespace
+        self._strict = strict
+        self._version = ""
+        self._known: set[str] = set()
+        self._written: dict[str, float] = {}
+        self._giving_back = GivingBack(cluster)
+
+    def round(self, look: Look) -> Outcome:
+        """All MasterQueues once; raises ``Unreachable`` when the cluster is."""
+        raws = [
+            raw for raw in self._cluster.masters() if "deletionTimestamp" not in raw["metadata"]
+        ]
+        readable = list(self._readable(raws, look.clock))
+        try:
+            there = self._look()
+        except Missing as error:
+            for raw, _ in readable:
+                self._failed(raw, Word(READY, FALSE, "KueueMissing", str(error)), look.clock)
+            return Outcome({}, {}, False)
+        remembered = self._remembered(readable, there, look.clock)
+        records = {**remembered, **look.records}
+        sources, unreached = self._sources(wanted for _, wanted in readable)
+        look = look._replace(records=records, troubles={**look.troubles, **unreached})
+        masters = [_Master(raw, wanted, _planned(wanted, look, there)) for raw, wanted in readable]
+        notes = sharing.notes(_shares(masters), records)
+        again = [self._one(master, look, there, notes) for master in masters]
+        pairs = [(master.wanted, master.plan) for master in masters]
+        self._giving_back.go_on(pairs, records, look.clock.now_s, there.version)
+        self._known = {raw["metadata"]["uid"] for raw in raws}
+        return Outcome(sources, remembered, any(again))
+
+    # --- looking --------------------------------------------------------------------------------
+
+    def _look(self) -> _Cluster:
+        self._version = self._version or self._cluster.kueue_version()
+        try:
+            flavors = self._cluster.listed(FLAVORS, self._version)
+            return _Cluster(self._version, flavors, self._cluster.listed(QUEUES, self._version))
+        except Missing:
+            self._version = ""  # Kueue was replaced: the next round finds out
+            raise
+
+    def _readable(self, raws: list[Json], clock: Clock) -> Iterator[tuple[Json, MasterQueue]]:
+        for raw in raws:
+            try:
+                yield raw, model.read(raw)
+            except SpecError as error:
+                self._failed(raw, Word(READY, FALSE, "InvalidSpec", str(error)), clock)
+
+    def _remembered(
+        self, readable: list[tuple[Json, MasterQueue]], there: _Cluster, clock: Clock
+    ) -> Records:
+        found: Records = {}
+        for raw, wanted in readable:
+            queue = there.queues.get(wanted.name)
+            if wanted.uid not in self._known and queue is not None:
+                mine = _owned(there.flavors, wanted.uid)
+                status = raw.get("status") or {}
+                place = There(mine, queue)
+                found.update(remembering.records(wanted, status, place, clock, strict=self._strict))
+        return found
+
+    def _sources(self, masters: Any) -> tuple[dict[Source, Wanted], dict[Source, str]]:
+        """How each source is reached, or why it cannot be."""
+        sources: dict[Source, Wanted] = {}
+        unreached: dict[Source, str] = {}
+        flavors = [g.nats for wanted in masters for g in wanted.groups if g.nats is not None]
+        for nats in flavors:
+            source, interval = nats.source, max(nats.timeout_s // 2, 1)
+            if source in unreached:
+                continue
+            try:
+                if source not in sources:
+                    sources[source] = Wanted(
+                        reached(source, self._secret(source), self._own), interval
+                    )
+            except (SpecError, ClusterError) as error:
+                if isinstance(error, Unreachable):
+                    raise
+                unreached[source] = str(error)
+                continue
+            least = min(interval, sources[source].interval_s)
+            sources[source] = sources[source]._replace(interval_s=least)
+        return sources, unreached
+
+    def _secret(self, source: Source) -> str:
+        ref = source.secret
+        return self._cluster.secret(self._namespace, ref.name, ref.key) if ref else ""
+
+    # --- one MasterQueue ------------------------------------------------------------------------
+
+    def _one(
+        self, master: _Master, look: Look, there: _Cluster, notes: Mapping[tuple[Source, str], str]
+    ) -> bool:
+        owner = owner_of(master.raw)
+        todo = steps.to_reach(master.plan, owner, there.version, there.flavors, there.queues)
+        refused = self._take(todo, master.wanted.name, there.version)
+        if todo.more and not refused:
+            return True  # its status is told when there is nothing more to do
+        wanted, plan = master.wanted, master.plan
+        seen = Seen(
+            generation=wanted.generation,
+            words=(
+                _ready(plan, todo, refused, there.queues),
+                _connected(wanted, look.troubles),
+                reporting.health(plan.pools, _notes(wanted, look, notes)),
+            ),
+            heard=dict(_heard(wanted, look.records)),
+            usage=usage.of_plan(plan, there.queues),
+            notes=_notes(wanted, look, notes),
+        )
+        before = master.raw.get("status") or {}
+        self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
+        return False
+
+    def _take(self, todo: Steps, name: str, version: str) -> list[str]:
+        """Take all steps; what was refused, in words."""
+        refused = []
+        for step in todo.todo:
+            try:
+                if step.verb == steps.APPLY:
+                    self._cluster.apply(step.plural, dict(step.body))
+                else:
+                    self._cluster.delete(step.plural, version, step.body)
+                logger.info("MasterQueue %s: %s %s/%s", name, step.verb, step.plural, step.name)
+            except Unreachable:
+                raise
+            except ClusterError as error:
+                refused.append(str(error))
+        return refused
+
+    # --- its status -----------------------------------------------------------------------------
+
+    def _failed(self, raw: Json, word: Word, clock: Clock) -> None:
+        before = raw.get("status") or {}
+        generation = raw["metadata"].get("generation", 0)
+        self._tell(raw, reporting.failed(word, generation, before, clock.now), clock)
+
+    def _tell(self, raw: Json, status: Json, clock: Clock) -> None:
+        """Write a status that says something new, and Events of what has changed."""
+        name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
+        before = raw.get("status") or {}
+        age = clock.now_s - self._written.get(uid, float("-inf"))
+        if not reporting.must_be_written(status, before, age):
+            return
+        try:
+            self._cluster.write_status(name, status, raw["metadata"]["resourceVersion"])
+            self._written[uid] = clock.now_s
+            for event in events.between(before, status):
+                logger.info("MasterQueue %s: %s: %s", name, event.reason, event.message)
+                self._cluster.write_event(events.body(event, raw, clock.now))
+        except Unreachable:
+            raise
+        except ClusterError as error:
+            logger.warning("MasterQueue %s: %s", name, error)  # the next round tries again
+
+
+# --- pure parts -----------------------------------------------------------------------------------
+
+
+def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
+    return {name: item for name, item in items.items() if steps.is_ours(item, uid)}
+
+
+def _planned(wanted: MasterQueue, look: Look, there: _Cluster) -> Plan:
+    heard = {
+        group.name: offers(look.records, group.nats, look.clock.now_s)
+        for group in wanted.groups
+        if group.nats is not None
+    }
+    local = [name for name, item in there.flavors.items() if not steps.is_ours(item, wanted.uid)]
+    return planning.plan(wanted, heard, local)
+
+
+def _shares(masters: list[_Master]) -> Iterator[tuple[tuple[Source, str], Share]]:
+    for master in masters:
+        sources = {group.name: group.nats.source for group in master.wanted.groups if group.nats}
+        for pool in master.plan.pools:
+            if pool.group in sources and pool.flavor:
+                share = Share(master.wanted.name, pool.effective)
+                yield (sources[pool.group], pool.name), share
+
+
+def _pools(wanted: MasterQueue, records: Records) -> Iterator[tuple[str, NatsFlavor, Record]]:
+    """Every pool of a MasterQueue that was heard, with its group."""
+    for group in wanted.groups:
+        for (source, pool), record in records.items():
+            if group.nats is not None and source == group.nats.source and group.nats.wants(pool):
+                yield group.name, group.nats, record
+
+
+def _heard(wanted: MasterQueue, records: Records) -> Iterator[tuple[tuple[str, str], Heard]]:
+    for group, _, record in _pools(wanted, records):
+        offered = record.resources
+        yield (group, offered.pool), Heard(record.heard_at, offered.quotas)
+
+
+def _notes(
+    wanted: MasterQueue, look: Look, shared: Mapping[tuple[Source, str], str]
+) -> dict[tuple[str, str], str]:
+    """Warnings about pools that are in use, by group and pool."""
+    found = {}
+    for group, nats, record in _pools(wanted, look.records):
+        pool = record.resources.pool
+        words = [shared.get((nats.source, pool), "")]
+        pause = record.resources.interval_s or int(record.pause_s)
+        if pause > nats.timeout_s / 2 and look.clock.now_s - record.heard_s < nats.timeout_s:
+            words.append(
+                f"speaks every {pause} s only, and poolTimeout is {nats.timeout_s} s: "
+                "lower pools[].timing.resources_s at the site, or raise poolTimeout"
+            )
+        if any(words):
+            found[group, pool] = "; ".join(filter(None, words))
+    return found
+
+
+def _ready(plan: Plan, todo: Steps, refused: list[str], queues: Mapping[str, Json]) -> Word:
+    if refused:
+        return Word(READY, FALSE, "Refused", "; ".join(refused))
+    if todo.foreign:
+        words = f"{', '.join(todo.foreign)}: there already, and not ours; it is left alone"
+        return Word(READY, FALSE, "Conflict", words)
+    inactive = usage.inactive(plan, queues)
+    if inactive:
+        return Word(READY, FALSE, "QueueInactive", "; ".join(inactive))
+    flavors = sum(1 for pool in plan.pools if pool.flavor)
+    words = f"ClusterQueues: {', '.join(queue.name for queue in plan.queues)}; flavors: {flavors}"
+    return Word(READY, TRUE, "Reconciled", words)
+
+
+def _connected(wanted: MasterQueue, troubles: Mapping[Source, str]) -> Word:
+    nats = [group.nats for group in wanted.groups if group.nats is not None]
+    if not nats:
+        return Word(CONNECTED, TRUE, "NotNeeded", "it has no natsFlavor")
+    words = {one.source: troubles.get(one.source, "not connected yet") for one in nats}
+    bad = list(dict.fromkeys(filter(None, words.values())))
+    if bad:
+        return Word(CONNECTED, FALSE, "NotConnected", "; ".join(bad))
+    return Word(CONNECTED, TRUE, "Connected", "what pools publish is heard")

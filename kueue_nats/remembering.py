@@ -1,0 +1,109 @@
+"""What a restarted operator knows of pools before it has heard them: what the cluster says.
+
+A pool whose flavor is in use keeps its quota until its timeout has passed since the restart; one
+that was lost before is still shown as lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from kueue_nats.kueue_objects import MANAGED_BY, POOL_ANNOTATION
+from kueue_nats.model import MasterQueue, NatsFlavor, Source
+from kueue_nats.offers import FORGET_S, Record, remembered
+from kueue_nats.planning import LOST
+from kueue_nats.reporting import seconds_of
+from kueue_nats.steps import named_flavors
+from templates.names import flavor_name
+from templates.publications import Resources
+from templates.wellknown import VIRTUAL_NODE_TAINT
+
+Json = Mapping[str, Any]
+Records = dict[tuple[Source, str], Record]
+
+
+class There(NamedTuple):
+    """What the cluster has of a MasterQueue's."""
+
+    flavors: Mapping[str, Json]
+    queue: Json  # its own one
+
+
+class Clock(NamedTuple):
+    """Two clocks at one moment."""
+
+    now_s: float  # the one that timeouts are measured by
+    now: float  # seconds since 1970
+
+    def on_ours(self, at: float) -> float:
+        """A time of day on the clock for timeouts."""
+        return self.now_s - (self.now - at)
+
+
+def records(
+    wanted: MasterQueue, status: Json, there: There, clock: Clock, *, strict: bool = False
+) -> Records:
+    """All pools of a MasterQueue; with ``strict`` their timeouts ran on while nobody listened."""
+    told = {(e.get("flavor"), e.get("name")): e for e in status.get("pools") or ()}
+    found = _lost(wanted, told, clock)
+    for group, nats, flavor in _in_use(wanted, there):
+        pool = flavor["metadata"]["annotations"][POOL_ANNOTATION]
+        at = seconds_of(told.get((group, pool), {}).get("lastHeard"))
+        resources = Resources(
+            pool=pool,
+            quotas=_quotas(there.queue, flavor["metadata"]["name"]),
+            labels=_labels(flavor),
+            taints=_taints(flavor),
+        )
+        heard_s = clock.on_ours(at) if strict else clock.now_s
+        found[nats.source, pool] = remembered(resources, heard_s, at or clock.now)
+    return found
+
+
+def _lost(wanted: MasterQueue, told: Mapping[Any, Json], clock: Clock) -> Records:
+    found: Records = {}
+    for group in wanted.groups:
+        for (name, pool), entry in told.items():
+            at = seconds_of(entry.get("lastHeard"))
+            if group.nats is None or name != group.name or entry.get("state") != LOST:
+                continue
+            if group.nats.wants(pool) and clock.now - at < FORGET_S:
+                resources = Resources(pool, entry.get("published") or {})
+                found[group.nats.source, pool] = remembered(resources, clock.on_ours(at), at)
+    return found
+
+
+def _in_use(wanted: MasterQueue, there: There) -> Iterator[tuple[str, NatsFlavor, Json]]:
+    """Our flavors that the MasterQueue's own queue names, with the group that each belongs to."""
+    named = named_flavors([there.queue])
+    for name, flavor in there.flavors.items():
+        pool = (flavor["metadata"].get("annotations") or {}).get(POOL_ANNOTATION, "")
+        for group in wanted.groups:
+            if group.nats is None or name not in named or not group.nats.wants(pool):
+                continue
+            if flavor_name(wanted.name, group.name, pool) == name:
+                yield group.name, group.nats, flavor
+
+
+def _quotas(queue: Json, name: str) -> dict[str, str]:
+    return {
+        resource["name"]: str(resource["nominalQuota"])
+        for group in queue["spec"].get("resourceGroups") or ()
+        for flavor in group["flavors"]
+        if flavor["name"] == name
+        for resource in flavor["resources"]
+    }
+
+
+def _labels(flavor: Json) -> tuple[str, ...]:
+    labels = flavor["metadata"].get("labels") or {}
+    return tuple(f"{key}={value}" for key, value in labels.items() if key not in MANAGED_BY)
+
+
+def _taints(flavor: Json) -> tuple[str, ...]:
+    return tuple(
+        f"{taint['key']}={taint.get('value', '')}:{taint['effect']}"
+        for taint in flavor["spec"].get("nodeTaints") or ()
+        if taint["key"] != VIRTUAL_NODE_TAINT
+    )

@@ -1,0 +1,93 @@
+"""Giving jobs back to Kueue: those that wait at a site nobody hears of, or that a drain is to move.
+
+A Workload is deactivated, which evicts it, suspends its Job and deletes its pods (so the old site
+is told to cancel), and is activated again when Kueue has let go of its quota. The mark on it lets a
+restarted operator, or another one, finish what was begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+RETURNED_ANNOTATION = "vk.io/returned-from"
+
+Json = Mapping[str, Any]
+
+
+class Patch(NamedTuple):
+    """One change of a Workload."""
+
+    namespace: str
+    name: str
+    body: dict[str, Any]
+    words: str  # for the log; empty for the second half of what was begun
+
+
+def patches(
+    workloads: Iterable[Json], pods: Iterable[Json], leave: Mapping[str, str], idle: frozenset[str]
+) -> list[Patch]:
+    """What to change; ``leave`` maps flavors to why they are to be left.
+
+    From flavors in ``idle`` only those go of whose pods none has started yet.
+    """
+    started = {
+        _workload_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"
+    }
+    made = []
+    for workload in workloads:
+        namespace, name = workload["metadata"]["namespace"], workload["metadata"]["name"]
+        if _is_over(workload):
+            continue
+        if RETURNED_ANNOTATION in (workload["metadata"].get("annotations") or {}):
+            if not _holds(workload, "QuotaReserved"):
+                made.append(Patch(namespace, name, _body(True, None), ""))
+            continue
+        for flavor in sorted(_flavors(workload) & leave.keys()):
+            if flavor not in idle or (namespace, name) not in started:
+                words = f"given back to Kueue: {leave[flavor]}"
+                made.append(Patch(namespace, name, _body(False, flavor), words))
+                break
+    return made
+
+
+def is_underway(workloads: Iterable[Json]) -> bool:
+    """Whether some Workload still waits to be activated again."""
+    return any(
+        RETURNED_ANNOTATION in (workload["metadata"].get("annotations") or {})
+        and not _is_over(workload)
+        for workload in workloads
+    )
+
+
+def _body(active: bool, flavor: str | None) -> dict[str, Any]:
+    annotations = {RETURNED_ANNOTATION: flavor}
+    return {"metadata": {"annotations": annotations}, "spec": {"active": active}}
+
+
+def _flavors(workload: Json) -> set[str]:
+    """Those on which it was admitted."""
+    if not _holds(workload, "Admitted") or workload["spec"].get("active") is False:
+        return set()
+    admission = (workload.get("status") or {}).get("admission") or {}
+    return {
+        flavor
+        for assignment in admission.get("podSetAssignments") or ()
+        for flavor in (assignment.get("flavors") or {}).values()
+    }
+
+
+def _workload_of(pod: Json) -> tuple[str, str]:
+    annotations = pod["metadata"].get("annotations") or {}
+    return pod["metadata"]["namespace"], annotations.get("kueue.x-k8s.io/workload", "")
+
+
+def _is_over(workload: Json) -> bool:
+    return _holds(workload, "Finished") or "deletionTimestamp" in workload["metadata"]
+
+
+def _holds(workload: Json, kind: str) -> bool:
+    return any(
+        condition.get("type") == kind and condition.get("status") == "True"
+        for condition in (workload.get("status") or {}).get("conditions") or ()
+    )

@@ -1,0 +1,134 @@
+"""What all queues of a MasterQueue have in common, in words of either of Kueue's APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from kueue_nats.errors import SpecError
+from templates.fields import object_at, objects_at, one_of, text_at, texts_at
+from templates.names import is_subdomain
+
+STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
+STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
+OLD_STOP_POLICIES = {"Stop": "Hold", "StopAndHold": "HoldAndDrain"}
+# v1beta1's word -> v1beta2's; the latter are known to both of ours.
+CAN_BORROW = {
+    "Borrow": "MayStopSearch",
+    "MayStopSearch": "MayStopSearch",
+    "TryNextFlavor": "TryNextFlavor",
+}
+CAN_PREEMPT = {
+    "Preempt": "MayStopSearch",
+    "MayStopSearch": "MayStopSearch",
+    "TryNextFlavor": "TryNextFlavor",
+}
+PREFERENCES = ("BorrowingOverPreemption", "PreemptionOverBorrowing")
+WITHIN_QUEUE = ("Never", "LowerPriority", "LowerOrNewerEqualPriority")
+RECLAIM = ("Never", "LowerPriority", "Any")
+BORROW_WITHIN = ("Never", "LowerPriority")
+
+Json = Mapping[str, Any]
+
+
+class Template(NamedTuple):
+    """Everything of a ClusterQueue's spec but its quota, in v1beta2's words."""
+
+    cohort: str
+    fields: Json  # as they stand in the spec of a ClusterQueue
+
+
+def read(raw: Json, name: str) -> Template:
+    """The template of the MasterQueue with this name, which is its cohort's where none is given."""
+    where = "spec.template"
+    old, new = text_at(raw, "cohort", where), text_at(raw, "cohortName", where)
+    if old and new and old != new:
+        raise SpecError(f"{where}.cohortName", "must not differ from cohort")
+    cohort = old or new or name
+    if not is_subdomain(cohort):
+        raise SpecError(f"{where}.cohort", "must be a name of lower-case letters, digits, - and .")
+    fields: dict[str, Any] = {
+        # Without a selector no namespace may use the queue.
+        "namespaceSelector": (
+            raw.get("namespaceSelector") and object_at(raw, "namespaceSelector", where)
+        )
+        or {},
+        "queueingStrategy": _choice(raw, "queueingStrategy", where, STRATEGIES),
+        "stopPolicy": _stop_policy(raw, where),
+        "flavorFungibility": _fungibility(raw, where),
+        "preemption": _preemption(raw, where),
+        "admissionChecksStrategy": _checks(raw, where),
+        "fairSharing": _fair_sharing(raw, where),
+    }
+    kept = {key: value for key, value in fields.items() if value or key == "namespaceSelector"}
+    return Template(cohort, kept)
+
+
+def _choice(raw: Json, key: str, where: str, values: tuple[str, ...]) -> str:
+    value = raw.get(key)
+    if value is not None and value not in values:
+        raise one_of(f"{where}.{key}", values, value)
+    return value or ""
+
+
+def _stop_policy(raw: Json, where: str) -> str:
+    value = raw.get("stopPolicy")
+    if value in OLD_STOP_POLICIES:
+        meant = OLD_STOP_POLICIES[value]
+        words = f"{value} is not a word of Kueue's: write {meant}, which is what it meant"
+        raise SpecError(f"{where}.stopPolicy", words)
+    return _choice(raw, "stopPolicy", where, STOP_POLICIES)
+
+
+def _fungibility(raw: Json, where: str) -> Json:
+    given, place = object_at(raw, "flavorFungibility", where), f"{where}.flavorFungibility"
+    borrow = _choice(given, "whenCanBorrow", place, tuple(CAN_BORROW))
+    preempt = _choice(given, "whenCanPreempt", place, tuple(CAN_PREEMPT))
+    return _given(
+        whenCanBorrow=CAN_BORROW.get(borrow),
+        whenCanPreempt=CAN_PREEMPT.get(preempt),
+        preference=_choice(given, "preference", place, PREFERENCES),
+    )
+
+
+def _preemption(raw: Json, where: str) -> Json:
+    given, place = object_at(raw, "preemption", where), f"{where}.preemption"
+    within, below = object_at(given, "borrowWithinCohort", place), f"{place}.borrowWithinCohort"
+    threshold = within.get("maxPriorityThreshold")
+    if threshold is not None and type(threshold) is not int:
+        raise SpecError(f"{below}.maxPriorityThreshold", "must be a whole number")
+    borrow = _given(policy=_choice(within, "policy", below, BORROW_WITHIN))
+    if threshold is not None:
+        borrow["maxPriorityThreshold"] = threshold
+    return _given(
+        borrowWithinCohort=borrow,
+        reclaimWithinCohort=_choice(given, "reclaimWithinCohort", place, RECLAIM),
+        withinClusterQueue=_choice(given, "withinClusterQueue", place, WITHIN_QUEUE),
+    )
+
+
+def _checks(raw: Json, where: str) -> Json:
+    """The list of the older API means the same as entries of the newer one without flavors."""
+    names = texts_at(raw, "admissionChecks", where)
+    strategy = object_at(raw, "admissionChecksStrategy", where)
+    if names and strategy:
+        raise SpecError(f"{where}.admissionChecks", "must not be given beside its strategy")
+    place = f"{where}.admissionChecksStrategy"
+    checks: list[Json] = [{"name": name} for name in names]
+    for entry in objects_at(strategy, "admissionChecks", place):
+        flavors = texts_at(entry, "onFlavors", f"{place}.admissionChecks")
+        checks.append(_given(name=text_at(entry, "name", place), onFlavors=flavors))
+    return {"admissionChecks": checks} if checks else {}
+
+
+def _fair_sharing(raw: Json, where: str) -> Json:
+    weight = object_at(raw, "fairSharing", where).get("weight")
+    if weight is None:
+        return {}
+    if type(weight) not in (int, float, str):
+        raise SpecError(f"{where}.fairSharing.weight", "must be a number")
+    return {"weight": str(weight)}
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}

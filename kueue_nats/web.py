@@ -1,0 +1,71 @@
+"""/healthz and /metrics, for probes and for Prometheus."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import time
+from typing import Callable
+
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from templates.errors import ConfigError
+
+PLAIN = "text/plain; charset=utf-8"
+
+
+class Health:
+    """Well as long as the loop turns, and the cluster answers."""
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._beat_s = time.monotonic()
+
+    def beat(self) -> None:
+        """Another round is done."""
+        self._beat_s = time.monotonic()
+
+    def trouble(self) -> str:
+        """What is wrong; empty when nothing is."""
+        silent = time.monotonic() - self._beat_s
+        return "" if silent < self._longest_s else f"no round was finished for {silent:.0f} s"
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+    health: Health
+    page: Callable[[], bytes]
+
+    def do_GET(self) -> None:
+        """The name is http.server's."""
+        if self.path == "/healthz":
+            trouble = self.health.trouble()
+            self._answer(503 if trouble else 200, (trouble or "ok").encode() + b"\n", PLAIN)
+        elif self.path == "/metrics":
+            self._answer(200, type(self).page(), CONTENT_TYPE_LATEST)
+        else:
+            self._answer(404, b"here are /healthz and /metrics\n", PLAIN)
+
+    def _answer(self, status: int, content: bytes, kind: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Probes come every few seconds: nobody wants a line for each."""
+
+
+def serve(
+    listen: str, health: Health, page: Callable[[], bytes]
+) -> http.server.ThreadingHTTPServer:
+    """Answer in threads of its own, until ``shutdown``."""
+    handler = type("Handler", (_Handler,), {"health": health, "page": staticmethod(page)})
+    host, _, port = listen.rpartition(":")
+    try:
+        server = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), handler)
+    except OSError as error:
+        raise ConfigError("listen", f"{listen}: {error.strerror or error}") from None
+    server.daemon_threads = True
+    threading.Thread(target=server.serve_forever, name="web", daemon=True).start()
+    return server
