@@ -43,9 +43,9 @@ part_folder() {
 part_pace() {
     case $1 in
     debian) echo "some seconds" ;;
-    kubernetes) echo "about ten minutes" ;;
-    coredns) echo "about four minutes" ;;
-    kueue-*) echo "about five minutes" ;;
+    kubernetes) echo "five to ten minutes" ;;
+    coredns) echo "about three minutes" ;;
+    kueue-*) echo "about four minutes" ;;
     esac
 }
 

@@ -5,7 +5,7 @@
 control_programs=(etcd apiserver controller-manager scheduler kueue)
 node_programs=(containerd kubelet kube-proxy coredns)
 
-# Where the bed finds what it starts, here as inside. Who has KUBEBUILDER_ASSETS has some of it already.
+# Where the bed finds what it starts, here as inside.
 name_folders() {
     local part
     folders=()
@@ -14,9 +14,9 @@ name_folders() {
     done
     inner_path=${folders[0]}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     inner_path=$(IFS=:; echo "${folders[*]:1}"):$inner_path
-    if [ -n "${KUBEBUILDER_ASSETS:-}" ]; then
-        folders+=("$KUBEBUILDER_ASSETS")
-        inner_path=$KUBEBUILDER_ASSETS:$inner_path
+    if [ -n "$assets" ]; then
+        folders+=("$assets")
+        inner_path=$assets:$inner_path
     fi
 }
 
@@ -115,15 +115,18 @@ is_ready() {
     define "$1"
     if has_ended "$1"; then die "$1 has ended: $(log_end "$1")"; fi
     case $asked in
-    containerd) enter ctr version ;;
-    *) enter curl -fsk --max-time 2 "$asked" ;;
-    esac >/dev/null 2>&1
+    containerd) succeeds enter ctr version ;;
+    *) succeeds enter curl -fsk --max-time 2 "$asked" ;;
+    esac
 }
+
+# Whether a command does, without a word. In a shell of its own, so that what a signal makes us say is heard.
+succeeds() { ("$@") >/dev/null 2>&1; }
 
 until_ready() { # PROGRAM...
     local program
     for program; do
-        until_true 90 "$program: $(printf 'see %s' "$state/log/$program.log")" is_ready "$program"
+        until_true 90 "$program" "$program" is_ready "$program"
     done
 }
 
@@ -132,17 +135,10 @@ end_program() { # SIGNAL PROGRAM
     local pid
     pid=$(running "$2") || die "$2 does not run"
     enter bash -c 'kill -"$1" "$2"' _ "$1" "$pid" 2>/dev/null || true
-    until_true 60 "the end of $2" has_ended "$2"
+    until_true 60 "the end of $2" "$2" has_ended "$2"
 }
 
-# --- logs -----------------------------------------------------------------------------------------
-
-# Where a log is and how it ends, for the words about what has failed.
-log_end() {
-    local file=$state/log/$1.log
-    printf 'see %s, which ends with\n' "$file"
-    tail -n 5 "$file" 2>/dev/null | cut -c 1-300 | sed 's/^/    /'
-}
+# --- all of them ----------------------------------------------------------------------------------
 
 show_status() {
     local program pid

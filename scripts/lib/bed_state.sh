@@ -20,7 +20,7 @@ name_bed() {
     # No proxy stands between this machine and a bed on it.
     NO_PROXY='*' no_proxy='*'
     export KUBECONFIG KUBECACHEDIR NO_PROXY no_proxy
-    kueue='' with_node='' tied=''
+    kueue='' with_node='' tied='' assets=''
     read_facts
 }
 
@@ -39,10 +39,15 @@ note() { # VARIABLE...
 
 # Changes of a bed come one after the other. What is started has to close this file.
 lock_bed() {
+    local file=$cache/beds/$name.lock
     mkdir -p "$cache/beds"
     chmod 700 "$cache/beds"
-    exec 9>"$cache/beds/$name.lock"
-    flock 9
+    # Who has held it before us may have taken the file away: then it is another one's by now.
+    while
+        exec 9>"$file"
+        flock 9
+        ! [ "$file" -ef /dev/fd/9 ]
+    do :; done
 }
 
 # When the process $1 began, as another one with its number would not have; nothing when there is none.
@@ -56,14 +61,21 @@ began() {
 
 bed_is_up() { [ -n "$machine" ] && [ "$(began "$machine")" = "$machine_began" ]; }
 
-# Wait until a command succeeds: at most $1 seconds, for what is called $2.
-until_true() {
-    local end=$((SECONDS + $1)) what=$2
-    shift 2
+# Wait until a command succeeds, for some seconds. LOG tells more when it does not.
+until_true() { # SECONDS WHAT LOG COMMAND...
+    local end=$((SECONDS + $1)) what=$2 log=$3
+    shift 3
     until "$@"; do
-        [ "$SECONDS" -lt "$end" ] || die "waited in vain for $what"
+        [ "$SECONDS" -lt "$end" ] || die "waited in vain for $what${log:+: $(log_end "$log")}"
         sleep 0.05
     done
+}
+
+# Where a log is and how it ends, for the words about what has failed.
+log_end() {
+    local file=$state/log/$1.log
+    printf 'see %s, which ends with\n' "$file"
+    tail -n 5 "$file" 2>/dev/null | cut -c 1-300 | sed 's/^/    /'
 }
 
 # --- the machine ----------------------------------------------------------------------------------
@@ -84,7 +96,7 @@ start_machine() { # FOLDER...
     exec 8> >(exec setsid "${apart[@]}" >"$state/log/machine.log" 2>&1 9>&-)
     above=$!
     exec 3<&-
-    until_true 20 "the machine: $(log_end machine)" machine_is_ready "$above"
+    until_true 20 "the machine" machine machine_is_ready "$above"
     machine=$(child "$above")
     [ -z "$tied" ] || machine=$(child "$machine")
     machine_began=$(began "$machine")
@@ -152,9 +164,9 @@ end_machine() {
     fi
     if bed_is_up; then
         kill -KILL "$machine" 2>/dev/null || true
-        until_true 30 "the end of the bed's machine" machine_has_ended
+        until_true 30 "the end of the bed's machine" "" machine_has_ended
     fi
-    until_true 30 "the end of its control groups" remove_cgroups
+    until_true 30 "the end of its control groups" "" remove_cgroups
     machine='' link=''
 }
 

@@ -25,9 +25,12 @@ bring_up() { # KUEUE WITH_NODE TIED
     take_down
     # shellcheck disable=SC2034
     kueue=$1 with_node=$2 tied=$3
+    # Who has these has an etcd and an API server already.
+    # shellcheck disable=SC2034
+    assets=${KUBEBUILDER_ASSETS:+$(realpath "$KUBEBUILDER_ASSETS")}
     umask 077
     mkdir -p "$state"/{etc,log,pki,run}
-    note kueue with_node
+    note kueue with_node assets
     trap 'say "the bed \"$name\" did not come up"; end_machine' EXIT
     trap 'say interrupted; exit 130' INT TERM
     name_folders
@@ -45,17 +48,16 @@ bring_up() { # KUEUE WITH_NODE TIED
     [ -z "$with_node" ] || launch_node
     start_kueue
     until_ready controller-manager scheduler
-    until_true 60 "the default ServiceAccount" succeeds kubectl get serviceaccount default
+    until_true 60 "the default ServiceAccount" controller-manager succeeds kubectl get serviceaccount default
     if [ -n "$with_node" ]; then
         say "waiting for the node"
         until_ready kubelet kube-proxy coredns
-        until_true 90 "the node: $(log_end kubelet)" node_is_ready
+        until_true 90 "the node" kubelet node_is_ready
     fi
     trap - EXIT
-    say "the bed \"$name\" is up after $((SECONDS - start)) s: Kubernetes $kubernetes_version, Kueue $(kueue_version "$kueue")"
+    say "the bed \"$name\" is up after $((SECONDS - start)) s:" \
+        "$(enter kube-apiserver --version), Kueue $(kueue_version "$kueue")"
 }
-
-succeeds() { "$@" >/dev/null 2>&1; }
 
 # kubectl for this machine: that of the bed.
 kubectl() { "$(part_folder kubernetes)/kubectl" "$@"; }
@@ -90,11 +92,11 @@ start_kueue() {
     launch kueue
     say "waiting for Kueue"
     until_ready kueue
-    until_true 60 "Kueue's webhooks: $(log_end kueue)" webhooks_answer
+    until_true 60 "Kueue's webhooks" kueue webhooks_answer
 }
 
 webhooks_answer() {
-    kubectl create --dry-run=server -f - >/dev/null 2>&1 <<'OBJECT'
+    succeeds kubectl create --dry-run=server -f - <<'OBJECT'
 apiVersion: kueue.x-k8s.io/v1beta1
 kind: ClusterQueue
 metadata: {name: bed-looks-for-kueue}
