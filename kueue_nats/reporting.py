@@ -172,14 +172,16 @@ def _texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
 
 
 def _summary(plan: Plan, usage: Mapping[str, Usage]) -> str:
-    """The use of what somebody has limited, for one column of a table."""
+    """Used and offered of what has a limit, over the flavors where it has: one column of a table."""
     parts = []
     for place, name in enumerate(plan.queues[0].resources):
-        quotas = [quotas[place].nominal for quotas in plan.queues[0].flavors.values()]
-        if any(amount >= UNLIMITED.get(name, amount + 1) for amount in quotas):
-            continue
-        used = sum((use.total.get(name, Fraction(0)) for use in usage.values()), Fraction(0))
-        parts.append(f"{name} {text_of(used, name)}/{text_of(sum(quotas, Fraction(0)), name)}")
+        unlimited = UNLIMITED.get(name)
+        quotas = plan.queues[0].flavors.items()
+        limited = {f: q[place].nominal for f, q in quotas if q[place].nominal != unlimited}
+        total = sum(limited.values(), Fraction(0))
+        used = sum((usage[flavor].total.get(name, Fraction(0)) for flavor in limited), Fraction(0))
+        if total:
+            parts.append(f"{name} {text_of(used, name)}/{text_of(total, name)}")
     return ", ".join(parts)
 
 
