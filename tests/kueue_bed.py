@@ -103,6 +103,10 @@ class KueueBed:
         """Start programs again, and wait until they do their work."""
         _script("start", "--name", self.name, *programs)
 
+    def load(self, archive: Path) -> None:
+        """Give the node the images of an archive, as ``docker save`` writes one."""
+        _script("load", "--name", self.name, str(archive))
+
     def log(self, program: str) -> str:
         """All that a program has said."""
         return _script("logs", "--name", self.name, program)
@@ -126,6 +130,14 @@ class KueueBed:
         with os.fdopen(descriptor, "w") as file:
             yaml.safe_dump(config, file)
         return path
+
+    @property
+    def host(self) -> str:
+        """The address under which the bed and its pods reach this machine."""
+        (line,) = (
+            line for line in _script("status", "--name", self.name).splitlines() if "knows" in line
+        )
+        return line.split()[-1]
 
     @property
     def server(self) -> str:

@@ -143,6 +143,7 @@ end_program() { # SIGNAL PROGRAM
 show_status() {
     local program pid
     echo "the bed \"$name\": API server at https://$address:6443, Kueue $(kueue_version "$kueue"), files in $state"
+    echo "it knows this machine as $host"
     for program in $(programs); do
         if ! pid=$(running "$program"); then
             printf '  %-20s ended\n' "$program"

@@ -91,8 +91,16 @@ start_kueue() {
         die "Kueue's kinds are not served: $(log_end apply)"
     launch kueue
     say "waiting for Kueue"
-    until_ready kueue
-    until_true 60 "Kueue's webhooks" kueue webhooks_answer
+    until_of_use kueue
+}
+
+# A program is ready, and so is what was in its way to those that use it.
+until_of_use() {
+    until_ready "$1"
+    case $1 in
+    etcd) has_ended apiserver || until_ready apiserver ;;
+    kueue) has_ended apiserver || until_true 60 "Kueue's webhooks" kueue webhooks_answer ;;
+    esac
 }
 
 webhooks_answer() {

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import json
 import os
+import platform
 import signal
+import socket
 import subprocess
 import sys
+import tarfile
 import textwrap
 import uuid
 from collections.abc import Iterator
@@ -170,9 +176,7 @@ def test_objects_outlive_a_kill(bed: KueueBed, namespace: str, program: str) -> 
     with pytest.raises(Refused):
         bed.kubectl("get", "configmap", "kept", "--namespace", namespace, "--request-timeout=5s")
     bed.start(program)
-    found = bed.until(
-        lambda: bed.get("configmap", "kept", "--namespace", namespace), what="the object"
-    )
+    found = bed.get("configmap", "kept", "--namespace", namespace)
     assert found["data"] == {"a": "b"}
 
 
@@ -183,9 +187,64 @@ def test_nothing_goes_past_kueue_while_it_is_away(
     with pytest.raises(Refused, match="failed calling webhook"):
         bed.apply(job(namespace, "early", "true"))
     bed.start("kueue")
-    bed.until(lambda: bed.apply(job(namespace, "late", "true")), what="Kueue's webhooks")
+    bed.apply(job(namespace, "late", "true"))
     complete = ("wait", "--for=condition=Complete", "--timeout=60s", "job/late")
     bed.kubectl(*complete, "--namespace", namespace, seconds=90)
+
+
+def test_pods_reach_this_machine_and_nothing_beyond(bed: KueueBed, namespace: str) -> None:
+    with socket.create_server((bed.host, 0)) as server:
+        port = server.getsockname()[1]
+        outside = "203.0.113.1"  # an address that nobody has
+        line = f"nc -w 5 {bed.host} {port} </dev/null && ! nc -w 5 {outside} {port} </dev/null"
+        options = (f"--image={IMAGE}", "--restart=Never", "--command", "--")
+        bed.kubectl("run", "calls", "--namespace", namespace, *options, "sh", "-c", line)
+        server.settimeout(30)
+        connection, (address, _) = server.accept()
+        connection.close()
+        assert address == bed.server.removeprefix("https://").partition(":")[0]
+    done = ("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s", "pod/calls")
+    bed.kubectl(*done, "--namespace", namespace)
+
+
+def archive(path: Path, name: str, files: dict[str, bytes], command: list[str]) -> Path:
+    """An image of some programs, in the form that "docker save" writes."""
+
+    def tarred(contents: dict[str, bytes]) -> bytes:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w") as tar:
+            for file, text in contents.items():
+                entry = tarfile.TarInfo(file)
+                entry.size, entry.mode = len(text), 0o755
+                tar.addfile(entry, io.BytesIO(text))
+        return buffer.getvalue()
+
+    layer = tarred(files)
+    config = {
+        "architecture": "arm64" if platform.machine() == "aarch64" else "amd64",
+        "os": "linux",
+        "config": {"Cmd": command},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    texts = {"manifest.json": json.dumps(manifest), "config.json": json.dumps(config)}
+    path.write_bytes(
+        tarred({**{file: text.encode() for file, text in texts.items()}, "layer.tar": layer})
+    )
+    return path
+
+
+def test_the_node_runs_an_image_that_it_was_given(
+    bed: KueueBed, namespace: str, tmp_path: Path
+) -> None:
+    name = f"example.test/{namespace}:1"
+    programs = {"busybox": Path("/bin/busybox").read_bytes()}
+    bed.load(archive(tmp_path / "image.tar", name, programs, ["/busybox", "echo", "given"]))
+    inside = ("--namespace", namespace)
+    bed.kubectl("run", "says", *inside, f"--image={name}", "--restart=Never")
+    done = ("wait", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s", "pod/says")
+    bed.kubectl(*done, *inside)
+    assert bed.kubectl("logs", "says", *inside) == "given\n"
 
 
 # --- beginning and end ----------------------------------------------------------------------------
@@ -284,6 +343,24 @@ def test_a_bed_whose_machine_was_killed_is_cleared_away() -> None:
         subprocess.run([str(SCRIPT), "down", "--name", name], check=True)
     assert traces(name, space) == NOTHING
     subprocess.run([str(SCRIPT), "down", "--name", name], check=True)
+
+
+def test_what_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+    name = f"broken-{os.getpid()}"
+    broken = tmp_path / "etcd"
+    broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    broken.chmod(0o755)
+    up = [str(SCRIPT), "up", "kueue", "--name", name, "--without-node"]
+    assets = {**os.environ, "KUBEBUILDER_ASSETS": str(tmp_path)}
+    try:
+        done = subprocess.run(up, env=assets, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert done.stdout == ""
+        assert "etcd has ended: see " in done.stderr
+        assert "\n    no such luck\n" in done.stderr
+        assert traces(name, "") == NOTHING
+    finally:
+        subprocess.run([str(SCRIPT), "down", "--name", name], check=True)
 
 
 def is_first_of_its_space(pid: int) -> bool:
