@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from kueue_nats.errors import SpecError
 from templates.fields import object_at, objects_at, one_of, text_at, texts_at
 from templates.names import is_subdomain
+from templates.quantity import is_quantity
 
 STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
 STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
@@ -49,10 +50,7 @@ def read(raw: Json, name: str) -> Template:
         raise SpecError(f"{where}.cohort", "must be a name of lower-case letters, digits, - and .")
     fields: dict[str, Any] = {
         # Without a selector no namespace may use the queue.
-        "namespaceSelector": (
-            raw.get("namespaceSelector") and object_at(raw, "namespaceSelector", where)
-        )
-        or {},
+        "namespaceSelector": object_at(raw, "namespaceSelector", where),
         "queueingStrategy": _choice(raw, "queueingStrategy", where, STRATEGIES),
         "stopPolicy": _stop_policy(raw, where),
         "flavorFungibility": _fungibility(raw, where),
@@ -73,7 +71,7 @@ def _choice(raw: Json, key: str, where: str, values: tuple[str, ...]) -> str:
 
 def _stop_policy(raw: Json, where: str) -> str:
     value = raw.get("stopPolicy")
-    if value in OLD_STOP_POLICIES:
+    if type(value) is str and value in OLD_STOP_POLICIES:
         meant = OLD_STOP_POLICIES[value]
         words = f"{value} is not a word of Kueue's: write {meant}, which is what it meant"
         raise SpecError(f"{where}.stopPolicy", words)
@@ -115,9 +113,12 @@ def _checks(raw: Json, where: str) -> Json:
         raise SpecError(f"{where}.admissionChecks", "must not be given beside its strategy")
     place = f"{where}.admissionChecksStrategy"
     checks: list[Json] = [{"name": name} for name in names]
-    for entry in objects_at(strategy, "admissionChecks", place):
-        flavors = texts_at(entry, "onFlavors", f"{place}.admissionChecks")
-        checks.append(_given(name=text_at(entry, "name", place), onFlavors=flavors))
+    for index, entry in enumerate(objects_at(strategy, "admissionChecks", place)):
+        at = f"{place}.admissionChecks[{index}]"
+        name = text_at(entry, "name", at)
+        if not name:
+            raise SpecError(f"{at}.name", "is missing")
+        checks.append(_given(name=name, onFlavors=texts_at(entry, "onFlavors", at)))
     return {"admissionChecks": checks} if checks else {}
 
 
@@ -125,8 +126,8 @@ def _fair_sharing(raw: Json, where: str) -> Json:
     weight = object_at(raw, "fairSharing", where).get("weight")
     if weight is None:
         return {}
-    if type(weight) not in (int, float, str):
-        raise SpecError(f"{where}.fairSharing.weight", "must be a number")
+    if type(weight) not in (int, float, str) or not is_quantity(str(weight)):
+        raise SpecError(f"{where}.fairSharing.weight", "must be a number that is not negative")
     return {"weight": str(weight)}
 
 
