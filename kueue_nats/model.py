@@ -10,7 +10,7 @@ from kueue_nats import template
 from kueue_nats.errors import SpecError
 from templates.errors import Located, PodRejected
 from templates.fields import flag_at, number_at, object_at, objects_at, text_at, texts_at
-from templates.names import TOKEN_RULE, check_token, is_label, is_subdomain
+from templates.names import LABEL_LENGTH, TOKEN_RULE, check_token, is_label, is_subdomain
 from templates.quantity import quantities_at
 
 GROUP = "vk.io"
@@ -25,6 +25,7 @@ DEFAULT_RISE_S = 10
 LONGEST_S = 24 * 3600
 MOST_GROUPS = 64
 MOST_LENDERS = 64
+_RESOURCE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 class SecretRef(NamedTuple):
@@ -152,6 +153,7 @@ def _group(raw: Mapping[str, Any], where: str) -> Group:
     if (nats is None) == (local is None):
         raise SpecError(where, "must have exactly one of natsFlavor and localFlavor")
     if nats is None:
+        object_at(raw, "localFlavor", where)
         if not is_subdomain(name):
             raise SpecError(f"{where}.name", "must be the name of a ResourceFlavor")
     elif not is_label(name):
@@ -159,8 +161,8 @@ def _group(raw: Mapping[str, Any], where: str) -> Group:
     return Group(
         name=name,
         nats=None if nats is None else _nats(object_at(raw, "natsFlavor", where), where),
-        nominal=quantities_at(raw, "nominalQuota", where),
-        borrowing=quantities_at(raw, "borrowingLimit", where),
+        nominal=_quantities(raw, "nominalQuota", where),
+        borrowing=_quantities(raw, "borrowingLimit", where),
         lends=_lends(raw, where),
     )
 
@@ -177,8 +179,25 @@ def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
             raise SpecError(f"{place}.queue", "must be the name of a ClusterQueue")
         if any(queue == other.queue for other in lends):
             raise SpecError(f"{place}.queue", f"{queue} is there twice")
-        lends.append(Lending(queue, quantities_at(entry, "lendingLimit", place)))
+        lends.append(Lending(queue, _quantities(entry, "lendingLimit", place)))
     return tuple(lends)
+
+
+def _quantities(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, str]:
+    """A limit on what no resource can be called would limit nothing."""
+    found = quantities_at(raw, key, where)
+    for name in found:
+        if not is_resource(name):
+            raise SpecError(f"{where}.{key}['{name}']", "is not the name of a resource")
+    return found
+
+
+def is_resource(name: object) -> bool:
+    """Whether Kubernetes can have a resource, or a label, of this name."""
+    if type(name) is not str:
+        return False
+    prefix, slash, rest = name.rpartition("/")
+    return _RESOURCE.fullmatch(rest) is not None and (is_subdomain(prefix) or not slash)
 
 
 def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
@@ -190,17 +209,25 @@ def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
         check_token(f"{place}.pools[{index}]", pool, SpecError)
     if len(set(pools)) < len(pools):
         raise SpecError(f"{place}.pools", "has a pool twice")
-    return_after = number_at(raw, "returnAfter", place)
+    gives_back = raw.get("returnAfter") is not None
     return NatsFlavor(
         source=_source(raw, place),
-        virtual_node=text_at(raw, "virtualNode", place),
+        virtual_node=_node(raw, place),
         timeout_s=_seconds(raw, "poolTimeout", place, DEFAULT_TIMEOUT_S, least=1),
         pools=tuple(pools),
         pattern=_pattern(pattern, f"{place}.poolRegExp") if pattern else None,
         rise_after_s=_seconds(raw, "riseAfter", place, DEFAULT_RISE_S),
         fall_after_s=_seconds(raw, "fallAfter", place, 0),
-        return_after_s=return_after,
+        return_after_s=_seconds(raw, "returnAfter", place, 0) if gives_back else None,
     )
+
+
+def _node(raw: Mapping[str, Any], where: str) -> str:
+    """The name of a node, as it stands in its own label."""
+    node = text_at(raw, "virtualNode", where)
+    if node and (len(node) > LABEL_LENGTH or not is_subdomain(node)):
+        raise SpecError(f"{where}.virtualNode", f"must be a node's name, at most {LABEL_LENGTH}")
+    return node
 
 
 def _seconds(raw: Mapping[str, Any], key: str, where: str, default: int, *, least: int = 0) -> int:
@@ -214,7 +241,7 @@ def _seconds(raw: Mapping[str, Any], key: str, where: str, default: int, *, leas
 def _pattern(text: str, where: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
-    except re.error as error:
+    except (re.error, OverflowError, RecursionError) as error:
         raise SpecError(where, f"is not a regular expression of Python's: {error}") from None
 
 
@@ -233,11 +260,12 @@ def _source(raw: Mapping[str, Any], where: str) -> Source:
         for key in SecretRef._fields:
             if not getattr(secret, key):
                 raise SpecError(f"{place}.{key}", "is missing")
-    connector = text_at(raw, "natsConnector", where)
-    for server in filter(None, (part.strip() for part in connector.split(","))):
+    parts = text_at(raw, "natsConnector", where).split(",")
+    servers = [part.strip() for part in parts if part.strip()]
+    for server in servers:
         if not server.startswith(("nats://", "tls://", "ws://", "wss://")):
             # What stands there may hold a password.
             raise SpecError(
                 f"{where}.natsConnector", "must begin with nats, tls, ws or wss and ://"
             )
-    return Source(connector, secret, subject)
+    return Source(",".join(servers), secret, subject)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple, Optional
 
 from kueue_nats import steady
-from kueue_nats.model import LONGEST_S, NatsFlavor, Source
+from kueue_nats.model import LONGEST_S, NatsFlavor, Source, is_resource
 from kueue_nats.steady import History
 from templates.publications import Resources
 from templates.quantity import parse
 
 FORGET_S = 24 * 3600.0  # a pool that is lost for so long is not shown any more
 MOST_POOLS = 2000  # heard at one source; a flood of invented names must not fill the memory
-_RESOURCE = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
-)
 
 
 class Record(NamedTuple):
@@ -109,11 +105,6 @@ def _nothing(before: Optional[Record]) -> History:
     if before is None or not before.histories:
         return ()
     return (steady.Step(before.heard_s, Fraction(0)),)
-
-
-def is_resource(name: str) -> bool:
-    """Whether Kubernetes can have a resource of this name."""
-    return len(name) <= 316 and _RESOURCE.fullmatch(name) is not None and ".." not in name
 
 
 def offers(

@@ -12,8 +12,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Optional
 
 from kueue_nats.errors import SpecError
-from kueue_nats.model import Group, MasterQueue, NatsFlavor
-from kueue_nats.offers import Offer, is_resource
+from kueue_nats.model import Group, MasterQueue, NatsFlavor, is_resource
+from kueue_nats.offers import Offer
 from kueue_nats.template import Template
 from templates.errors import PodRejected
 from templates.names import flavor_name, pool_value
