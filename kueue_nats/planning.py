@@ -114,8 +114,9 @@ def plan(wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> P
                 seen.add(key)
                 entries.append(_remote(wanted, group, group.nats, offer))
     entries = _limited(entries)
+    resources = _resources(wanted, [entry for entry in entries if entry.pool.flavor])
+    entries = [_covered(entry, resources) for entry in entries]
     used = [entry for entry in entries if entry.pool.flavor]
-    resources = _resources(wanted, used)
     return Plan(
         flavors=tuple(entry.flavor for entry in used if entry.flavor is not None),
         queues=(_master(wanted, used, resources), *_borrowers(wanted, used, resources)),
@@ -127,7 +128,7 @@ def plan(wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> P
 
 
 def _local(group: Group, there: set[str], drain: frozenset[str]) -> _Entry:
-    effective = {name: _amount(text) for name, text in group.nominal.items() if is_resource(name)}
+    effective = {name: _amount(text, name) for name, text in group.nominal.items()}
     if group.name not in there:
         words = f"there is no ResourceFlavor {group.name}: a queue that named it would stand still"
         return _Entry(group, Pool(group.name, group.name, "", UNUSED, {}, words), None)
@@ -159,10 +160,7 @@ def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -
 
 
 def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -> Flavor:
-    taints = [{"key": VIRTUAL_NODE_TAINT, "value": "true", "effect": "NoSchedule"}]
-    taints += [_taint(text) for text in offer.taints]
-    if len(taints) > MOST_TAINTS:
-        raise SpecError("taints", f"{len(taints)} of them, and a flavor can have {MOST_TAINTS}")
+    taints = _taints(offer.taints)
     return Flavor(
         name=flavor_name(wanted.name, group.name, offer.pool),
         pool=offer.pool,
@@ -180,6 +178,21 @@ def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -
             ],
         },
     )
+
+
+def _taints(texts: Iterable[str]) -> list[dict[str, str]]:
+    """That of every virtual node first; Kueue refuses two of one key and effect."""
+    taints = [{"key": VIRTUAL_NODE_TAINT, "value": "true", "effect": "NoSchedule"}]
+    for text in texts:
+        taint = _taint(text)
+        if taint in taints:
+            continue
+        if any((taint["key"], taint["effect"]) == (one["key"], one["effect"]) for one in taints):
+            raise SpecError("taints", f"{taint['key']} has two values for {taint['effect']}")
+        taints.append(taint)
+    if len(taints) > MOST_TAINTS:
+        raise SpecError("taints", f"{len(taints)} of them, and a flavor can have {MOST_TAINTS}")
+    return taints
 
 
 def _taint(text: str) -> dict[str, str]:
@@ -219,11 +232,24 @@ def _limited(entries: Sequence[_Entry]) -> list[_Entry]:
     return kept
 
 
+def _covered(entry: _Entry, resources: tuple[str, ...]) -> _Entry:
+    """Without the resources for which the queue has no room."""
+    pool = entry.pool
+    over = [name for name in pool.effective if name not in resources] if pool.flavor else []
+    if not over:
+        return entry
+    words = f"left out: {', '.join(over[:5])} (a ClusterQueue covers {MOST_RESOURCES} resources)"
+    effective = {name: amount for name, amount in pool.effective.items() if name in resources}
+    why = "; ".join(filter(None, (pool.why, words)))
+    return entry._replace(pool=pool._replace(effective=effective, why=why))
+
+
 # --- quota ----------------------------------------------------------------------------------------
 
 
-def _amount(text: str) -> Fraction:
-    return min(parse(text), LARGEST)
+def _amount(text: str, name: str) -> Fraction:
+    """What Kueue can count with: it keeps CPUs as thousandths, and all in 64 bits."""
+    return min(parse(text), UNLIMITED.get(name, LARGEST))
 
 
 def _capped(amount: Fraction, group: Group, name: str) -> Fraction:
@@ -238,7 +264,7 @@ def _resources(wanted: MasterQueue, used: Sequence[_Entry]) -> tuple[str, ...]:
         return ()
     named = [name for group in wanted.groups for name in sorted({*group.nominal, *group.borrowing})]
     published = sorted({name for entry in used for name in entry.pool.effective})
-    ordered = dict.fromkeys((*UNLIMITED, *filter(is_resource, named), *published))
+    ordered = dict.fromkeys((*UNLIMITED, *named, *published))
     return tuple(ordered)[:MOST_RESOURCES]
 
 
@@ -252,21 +278,25 @@ def _nominal(entry: _Entry, name: str) -> Fraction:
     cap = entry.group.nominal.get(name)
     if name not in UNLIMITED:
         return Fraction(0)
-    return UNLIMITED[name] if cap is None else _amount(cap)
+    return UNLIMITED[name] if cap is None else _amount(cap, name)
 
 
 def _master(wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]) -> Queue:
     flavors = {
         entry.pool.flavor: tuple(
-            Quota(_nominal(entry, name), _limit(entry.group.borrowing, name)) for name in resources
+            Quota(_nominal(entry, name), _limit(entry.group.borrowing, name, entry))
+            for name in resources
         )
         for entry in used
     }
     return Queue(wanted.name, wanted.template, resources, flavors)
 
 
-def _limit(limits: Mapping[str, str], name: str) -> Optional[Fraction]:
-    return _amount(limits[name]) if name in limits else None
+def _limit(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Fraction]:
+    """What a queue may borrow; under drain nothing, whatever others in the cohort have."""
+    if entry.pool.state == DRAINING:
+        return Fraction(0)
+    return _amount(limits[name], name) if name in limits else None
 
 
 def _borrowers(
@@ -293,5 +323,5 @@ def _borrower(
 
 def _borrowed(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Fraction]:
     """The limit, which never needs to be above what there is."""
-    limit = _limit(limits, name)
+    limit = _limit(limits, name, entry)
     return None if limit is None else min(limit, _nominal(entry, name))
