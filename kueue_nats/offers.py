@@ -12,7 +12,8 @@ from kueue_nats.steady import History
 from templates.publications import Resources
 from templates.quantity import parse
 
-FORGET_S = 24 * 3600.0  # a pool that is lost for so long is not shown any more
+# A pool that is lost for so long is not shown any more; poolTimeout and returnAfter are over then.
+FORGET_S = 3.0 * LONGEST_S
 MOST_POOLS = 2000  # heard at one source; a flood of invented names must not fill the memory
 
 
