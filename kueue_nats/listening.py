@@ -14,6 +14,7 @@ from kueue_nats.model import Source
 from kueue_nats.settings import PROGRAM
 from templates import messages
 from templates.asking import LinkError
+from templates.errors import WireError
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.messages import Hello
@@ -90,7 +91,7 @@ class Listener:
             await self._hello(source)
 
         async def hear(request: Request) -> None:
-            pool = check_token(request.subject, request.subject.rpartition(".")[2])
+            pool = check_token("pool", request.subject.rpartition(".")[2], WireError)
             self._heard(source, read_resources(await request.message(pool), pool))
 
         link = Link(settings, _root(source), connected)
@@ -143,8 +144,10 @@ def _split(url: str, where: str) -> urllib.parse.SplitResult:
         port = parts.port
     except ValueError:
         port, parts = None, urllib.parse.urlsplit("")
-    if not parts.hostname or port == 0 or parts.scheme not in SCHEMES:
-        raise SpecError(where, "is no URL of a NATS server")  # it may hold a password: not repeated
+    # Behind the server there is nothing, unless a password has a slash in it: it is not repeated.
+    rest = parts._replace(scheme="", netloc="").geturl()
+    if not parts.hostname or port == 0 or parts.scheme not in SCHEMES or "@" in rest:
+        raise SpecError(where, "is no URL of a NATS server (in a password, write / as %2F)")
     return parts
 
 
