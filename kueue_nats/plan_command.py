@@ -58,7 +58,7 @@ def _masters(path: str) -> list[tuple[Json, MasterQueue]]:
         text = Path(path).read_text(encoding="utf-8")
     try:
         documents = [one for one in yaml.safe_load_all(text) if isinstance(one, dict)]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ConfigError(path, f"is not YAML: {error}") from None
     raws = [one for one in documents if one.get("kind") == model.KIND]
     if not raws:
