@@ -51,7 +51,7 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     if nats.servers:
         yield from mistakes_of_nats(nats)
     host, _, port = settings.listen.rpartition(":")
-    if not host or not port.isdigit() or int(port) > 65535:
+    if not host or not port.isdecimal() or int(port) > 65535:
         yield "listen", "must be address:port"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.server
+import socket
 import threading
 import time
 from typing import Callable
@@ -29,6 +30,10 @@ class Health:
         """What is wrong; empty when nothing is."""
         silent = time.monotonic() - self._beat_s
         return "" if silent < self._longest_s else f"no round was finished for {silent:.0f} s"
+
+
+class _Server6(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -63,7 +68,8 @@ def serve(
     handler = type("Handler", (_Handler,), {"health": health, "page": staticmethod(page)})
     host, _, port = listen.rpartition(":")
     try:
-        server = http.server.ThreadingHTTPServer((host.strip("[]"), int(port)), handler)
+        kind = _Server6 if ":" in host else http.server.ThreadingHTTPServer
+        server = kind((host.strip("[]"), int(port)), handler)
     except OSError as error:
         raise ConfigError("listen", f"{listen}: {error.strerror or error}") from None
     server.daemon_threads = True
