@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from kueue_nats.kueue_objects import MANAGED_BY, POOL_ANNOTATION
 from kueue_nats.model import MasterQueue, NatsFlavor, Source
 from kueue_nats.offers import FORGET_S, Record, remembered
-from kueue_nats.planning import LOST
+from kueue_nats.planning import DRAINING, LOST
 from kueue_nats.reporting import seconds_of
 from kueue_nats.steps import named_flavors
 from templates.names import flavor_name
@@ -55,6 +55,8 @@ def records(
             quotas=_quotas(there.queue, flavor["metadata"]["name"]),
             labels=_labels(flavor),
             taints=_taints(flavor),
+            draining=told.get((group, pool), {}).get("state") == DRAINING
+            and pool not in wanted.drain,
         )
         heard_s = clock.on_ours(at) if strict else clock.now_s
         found[nats.source, pool] = remembered(resources, heard_s, at or clock.now)
