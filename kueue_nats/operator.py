@@ -158,6 +158,9 @@ class Operator:
             return
         try:
             lease = self._cluster.lease(self._namespace, self._settings.lease)
+            seen = leading.look(lease, None, time.monotonic())
+            if seen is None or seen.holder != self._identity:
+                return  # it ran out, and another one has it
             body = leading.body(lease, self._settings.lease, "", 1, time.time())
             self._cluster.write_lease(self._namespace, self._settings.lease, body)
         except ClusterError as error:
