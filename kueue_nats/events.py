@@ -50,7 +50,7 @@ def body(event: Event, master: Json, now: float) -> dict[str, Any]:
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": f"{metadata['name'][:200]}.{uuid.uuid4().hex[:16]}",
+            "name": f"{metadata['name'][:200].rstrip('.-')}.{uuid.uuid4().hex[:16]}",
             "namespace": "default",
         },
         "involvedObject": about,
