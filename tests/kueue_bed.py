@@ -157,7 +157,7 @@ class KueueBed:
 
 @contextlib.contextmanager
 def running(name: str, kueue: str = NEW, *, node: bool = True) -> Iterator[KueueBed]:
-    """A bed of this name; what it needs is built first."""
+    """A bed of this name; what it needs is built first. When it does not come up, its logs stay."""
     options = ["--name", name, "--kueue", kueue, "--tied", *([] if node else ["--without-node"])]
     # The bed ends with the other end of this pipe.
     reading, writing = os.pipe()
@@ -167,10 +167,12 @@ def running(name: str, kueue: str = NEW, *, node: bool = True) -> Iterator[Kueue
         finally:
             os.close(reading)
         word = next(line for line in told.splitlines() if line.startswith("export KUBECONFIG="))
-        yield KueueBed(name, kueue, Path(word.partition("=")[2]))
+        try:
+            yield KueueBed(name, kueue, Path(word.partition("=")[2]))
+        finally:
+            _script("down", "--name", name)
     finally:
         os.close(writing)
-        _script("down", "--name", name)
 
 
 @functools.cache

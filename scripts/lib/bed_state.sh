@@ -86,12 +86,14 @@ enter() {
         env -i HOME=/root LANG=C.UTF-8 PATH="$inner_path" "$@"
 }
 
-# With "tied" it ends with the input of this script, and somebody stays to clear away what is left then.
+# With "tied" it ends with the input of this script, and somebody stays to clear away what is left then;
+# but not the logs of a bed that did not come up.
 start_machine() { # FOLDER...
     local apart above
     apart=(unshare --mount --propagation private --net --ipc --uts --pid --fork --kill-child)
     apart+=(bash "$here/lib/bed_machine.sh" "$state" "$cgroup" "$@")
-    [ -z "$tied" ] || apart=(bash -c '"${@:3}"; exec "$1" clear --name "$2" 3<&-' _ "$here/bed" "$name" "${apart[@]}")
+    [ -z "$tied" ] || apart=(bash -c '"${@:4}"; [ ! -e "$3" ] || exec "$1" clear --name "$2" 3<&-' _ \
+        "$here/bed" "$name" "$state/run/up" "${apart[@]}")
     if [ -n "$tied" ]; then exec 3<&0; else exec 3</dev/null; fi
     exec 8> >(exec setsid "${apart[@]}" >"$state/log/machine.log" 2>&1 9>&-)
     above=$!

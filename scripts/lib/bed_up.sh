@@ -31,7 +31,7 @@ bring_up() { # KUEUE WITH_NODE TIED
     umask 077
     mkdir -p "$state"/{etc,log,pki,run}
     note kueue with_node assets
-    trap 'say "the bed \"$name\" did not come up"; end_machine' EXIT
+    trap give_up EXIT
     trap 'say interrupted; exit 130' INT TERM
     name_folders
     start_machine "${folders[@]}"
@@ -54,9 +54,16 @@ bring_up() { # KUEUE WITH_NODE TIED
         until_ready kubelet kube-proxy coredns
         until_true 90 "the node" kubelet node_is_ready
     fi
+    touch "$state/run/up"
     trap - EXIT
     say "the bed \"$name\" is up after $((SECONDS - start)) s:" \
         "$(enter kube-apiserver --version), Kueue $(kueue_version "$kueue")"
+}
+
+give_up() {
+    say "the bed \"$name\" did not come up"
+    end_machine
+    find "$state" -mindepth 1 -maxdepth 1 ! -name log -exec rm -rf {} +
 }
 
 # kubectl for this machine: that of the bed.

@@ -359,6 +359,10 @@ def test_what_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> 
         assert "etcd has ended: see " in done.stderr
         assert "\n    no such luck\n" in done.stderr
         assert traces(name, "") == NOTHING
+        word = next(word for word in done.stderr.split() if word.endswith("/log/etcd.log,"))
+        log = Path(word.rstrip(","))
+        assert log.read_text() == "no such luck\n"
+        assert [path.name for path in log.parent.parent.iterdir()] == ["log"]
     finally:
         subprocess.run([str(SCRIPT), "down", "--name", name], check=True)
 
