@@ -82,7 +82,7 @@ class Operator:
         try:
             leads = await asyncio.to_thread(self._leads)
             self.metrics.leads.set(leads)
-            outcome = await self._round() if leads else Outcome({}, {}, False)
+            outcome = await self._round() if leads else Outcome({}, frozenset(), {}, False)
         except ClusterError as error:
             self.metrics.rounds.labels("failed").inc()
             self._say(str(error))
@@ -108,7 +108,7 @@ class Operator:
         self.metrics.rounds.labels("done").inc()
         self.metrics.tell(self._tracker.snapshot(), time.monotonic())
         self._tracker.remember(outcome.remembered)
-        self._tracker.keep(outcome.sources, time.monotonic())
+        self._tracker.keep(outcome.wanted, time.monotonic())
         await self._listener.listen_to(outcome.sources)
         return outcome
 

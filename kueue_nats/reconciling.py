@@ -38,6 +38,7 @@ class Outcome(NamedTuple):
     """What a round asks of the other side."""
 
     sources: Mapping[Source, Wanted]
+    wanted: frozenset[Source]  # those that cannot be reached, too: what was heard there counts on
     remembered: Records
     again: bool  # something was written that the next step waits for
 
@@ -65,7 +66,7 @@ class Reconciler:
         self._cluster, self._own, self._namespace = cluster, own, namespace
         self._strict = strict
         self._version = ""
-        self._known: set[str] = set()
+        self._known: set[tuple[str, frozenset[Source]]] = set()  # planned in the last round
         self._written: dict[str, float] = {}
         self._giving_back = GivingBack(cluster)
 
@@ -75,23 +76,24 @@ class Reconciler:
             raw for raw in self._cluster.masters() if "deletionTimestamp" not in raw["metadata"]
         ]
         readable = list(self._readable(raws, look.clock))
+        sources, unreached = self._sources(wanted for _, wanted in readable)
+        every = frozenset((*sources, *unreached))
         try:
             there = self._look()
         except Missing as error:
             for raw, _ in readable:
                 self._failed(raw, Word(READY, FALSE, "KueueMissing", str(error)), look.clock)
-            return Outcome({}, {}, False)
+            return Outcome(sources, every, {}, False)
         remembered = self._remembered(readable, there, look.clock)
         records = {**remembered, **look.records}
-        sources, unreached = self._sources(wanted for _, wanted in readable)
         look = look._replace(records=records, troubles={**look.troubles, **unreached})
         masters = [_Master(raw, wanted, _planned(wanted, look, there)) for raw, wanted in readable]
         notes = sharing.notes(_shares(masters), records)
         again = [self._one(master, look, there, notes) for master in masters]
         pairs = [(master.wanted, master.plan) for master in masters]
         self._giving_back.go_on(pairs, records, look.clock.now_s, there.version)
-        self._known = {raw["metadata"]["uid"] for raw in raws}
-        return Outcome(sources, remembered, any(again))
+        self._known = {_heard_at(wanted) for _, wanted in readable}
+        return Outcome(sources, every, remembered, any(again))
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -117,7 +119,7 @@ class Reconciler:
         found: Records = {}
         for raw, wanted in readable:
             queue = there.queues.get(wanted.name)
-            if wanted.uid not in self._known and queue is not None:
+            if _heard_at(wanted) not in self._known and queue is not None:
                 mine = _owned(there.flavors, wanted.uid)
                 status = raw.get("status") or {}
                 place = There(mine, queue)
@@ -220,6 +222,11 @@ class Reconciler:
 
 
 # --- pure parts -----------------------------------------------------------------------------------
+
+
+def _heard_at(wanted: MasterQueue) -> tuple[str, frozenset[Source]]:
+    """Whose pools, and where they are heard: of what is new here, the cluster knows the pools."""
+    return wanted.uid, frozenset(group.nats.source for group in wanted.groups if group.nats)
 
 
 def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
