@@ -129,7 +129,7 @@ def test_a_job_without_quota_waits(bed: KueueBed, namespace: str, queues: str) -
 
 @pytest.mark.both_kueues
 def test_kueues_own_checks_are_in_force(bed: KueueBed, namespace: str) -> None:
-    with pytest.raises(Refused, match=r"lendingLimit.*must be less than or equal to"):
+    with pytest.raises(Refused, match=r"admission webhook .* denied .*lendingLimit"):
         bed.apply(queue(namespace, nominalQuota="1", lendingLimit="2"))
     bed.apply(queue(namespace, nominalQuota="2", lendingLimit="2"))
     bed.kubectl("delete", "clusterqueue", namespace)
