@@ -7,12 +7,16 @@ work with, when it has been built (``scripts/bed build kueue-0.14``; ``scripts/t
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from tests.kueue_bed import NEW, OLD, KueueBed, has, running
+from tests.kueue_operator import PASSWORD, USER, Operator, Pools, World, install
+from tests.nats_server import NatsServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,3 +38,36 @@ def bed(request: pytest.FixtureRequest) -> Iterator[KueueBed]:
     """A bed for the whole session; what a test creates in it is in a namespace of its own."""
     with running(f"tests-{os.getpid()}", request.param) as found:
         yield found
+
+
+@pytest.fixture(scope="session")
+def operator(bed: KueueBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    """The operator, under the ServiceAccount and the rights of the chart; it has to stay alive."""
+    found = Operator(tmp_path_factory.mktemp("operator"), install(bed)).start()
+    yield found
+    if found.process is not None:
+        assert found.process.poll() is None, found.words()
+        assert found.stop() == 0
+    assert "Traceback" not in found.words(), found.words()
+
+
+@pytest.fixture(scope="session")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A NATS server, which asks for a password."""
+    users = [{"user": USER, "password": PASSWORD}]
+    server = NatsServer(tmp_path_factory.mktemp("nats") / "server", authorization={"users": users})
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def world(bed: KueueBed, operator: Operator, nats: NatsServer) -> Iterator[World]:
+    """A name and a subject of this test's own; all that it makes goes with it."""
+    name = f"t{uuid.uuid4().hex[:6]}"
+    pools = Pools(nats, name)
+    found = World(bed, operator, pools, name)
+    found.url = f"nats://{USER}:{quote(PASSWORD, safe='')}@127.0.0.1:{nats.port}"
+    yield found
+    pools.close()
+    found.close()

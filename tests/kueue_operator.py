@@ -1,0 +1,356 @@
+"""The operator as a process, with the rights that the chart gives it; and pools that publish."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any, Optional
+
+import yaml
+
+from plugin_server.bridge import Bridge
+from scripts.lib.interlink import free_port
+from templates import publications, subjects
+from templates.asking import NotConnected
+from templates.link import Link
+from templates.link_settings import LinkSettings
+from templates.publications import Resources
+from tests.kueue_bed import REPO, KueueBed, Refused, until
+from tests.nats_server import NatsServer
+
+CRD = REPO / "chart" / "crds" / "masterqueue.yaml"
+RULES = REPO / "chart" / "files" / "kueue-nats-rules.yaml"
+NAMESPACE = "kueue-nats"
+ACCOUNT = "kueue-nats"
+USER, PASSWORD = "user", "pass/word"
+
+Json = dict[str, Any]
+
+
+def install(bed: KueueBed) -> Path:
+    """What the chart puts into a cluster for the operator; returns its kubeconfig."""
+    rules = yaml.safe_load(RULES.read_text())
+    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
+    bed.apply(
+        CRD.read_text(),
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
+    )
+    bed.apply(
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
+        },
+        *_bound("ClusterRole", {"name": ACCOUNT}, rules["cluster"], subject),
+        *_bound("Role", {"name": ACCOUNT, "namespace": NAMESPACE}, rules["namespace"], subject),
+        *_bound("Role", {"name": ACCOUNT, "namespace": "default"}, rules["default"], subject),
+    )
+    bed.kubectl("wait", "--for=condition=Established", "crd/masterqueues.vk.io", "--timeout=30s")
+    return bed.kubeconfig_for(ACCOUNT, NAMESPACE)
+
+
+def _bound(kind: str, metadata: Json, rules: list[Json], subject: Json) -> list[Json]:
+    """A role, and its binding."""
+    api = "rbac.authorization.k8s.io/v1"
+    role = {"apiVersion": api, "kind": kind, "metadata": metadata, "rules": rules}
+    ref = {"apiGroup": api.partition("/")[0], "kind": kind, "name": metadata["name"]}
+    binding = {"apiVersion": api, "kind": f"{kind}Binding", "metadata": metadata}
+    return [role, {**binding, "roleRef": ref, "subjects": [subject]}]
+
+
+class Operator:
+    """One operator process."""
+
+    def __init__(self, folder: Path, kubeconfig: Path, **settings: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.port = free_port()
+        self.config = folder / "kueue-nats.yaml"
+        self.log = folder / "kueue-nats.log"
+        config = {
+            "kubeconfig": str(kubeconfig),
+            "namespace": NAMESPACE,
+            "poll_s": 1,
+            "lease_s": 5,
+            "listen": f"127.0.0.1:{self.port}",
+            **settings,
+        }
+        self.config.write_text(json.dumps(config))
+        self.process: Optional[subprocess.Popen[bytes]] = None
+
+    def command(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "kueue_nats", "--config", str(self.config), *words]
+
+    def start(self) -> Operator:
+        with self.log.open("ab") as log:
+            environment = {**os.environ, "PYTHONPATH": str(REPO)}
+            self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=environment)
+        return self
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """Another process of it, to its end."""
+        environment = {**os.environ, "PYTHONPATH": str(REPO)}
+        return subprocess.run(
+            self.command(*words),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        assert self.process is not None
+        self.process.send_signal(number)
+        code = self.process.wait(40)
+        self.process = None
+        return code
+
+    def words(self) -> str:
+        return self.log.read_text() if self.log.exists() else ""
+
+    def page(self, path: str) -> str:
+        """What it says over HTTP."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def metric(self, name: str) -> float:
+        """One figure of /metrics."""
+        lines = self.page("/metrics").splitlines()
+        return next(float(line.split()[-1]) for line in lines if line.split()[0] == name)
+
+
+class Pools:
+    """Pools that publish what a test says, below a root of their own, again and again."""
+
+    def __init__(self, nats: NatsServer, root: str) -> None:
+        self.root = root
+        self.subject = f"{root}.{subjects.RESOURCES}"
+        self._offers: dict[str, Resources] = {}
+        self._bridge = Bridge()
+        self._bridge.start()
+        self._link = self._bridge.call(self._linked(nats), 30)
+
+    async def _linked(self, nats: NatsServer) -> Link:
+        settings = LinkSettings((nats.url,), name="test pools", user=USER, password=PASSWORD)
+        link = Link(settings, self.root)
+        await link.start()
+        assert await link.connected(20), link.trouble
+        return link
+
+    def close(self) -> None:
+        self._bridge.call(self._link.stop(), 30)
+        self._bridge.stop()
+
+    def offer(self, pool: str, more: Optional[Json] = None, **quotas: object) -> None:
+        """Publish, now and whenever ``until`` is waited for."""
+        texts = {name: str(amount) for name, amount in quotas.items()}
+        self._offers[pool] = Resources(pool, texts, **(more or {}))
+        self.publish(pool)
+
+    def forget(self, pool: str) -> Json:
+        """Fall silent; returns what was offered, to take it up again."""
+        return dict(self._offers.pop(pool).quotas)
+
+    def publish(self, *pools: str) -> None:
+        """Say again what these, or all, offer."""
+        for pool in pools or [*self._offers]:
+            message = publications.resources(self._offers[pool])
+            where = subjects.subject(self.root, subjects.RESOURCES, pool)
+            with contextlib.suppress(NotConnected):  # to the server that a test has killed
+                self._bridge.call(self._link.publish(where, message, compress=False), 30)
+
+    def until(self, what: Any, seconds: float = 60, words: str = "it") -> Any:
+        """Go on publishing until something is true."""
+        said = 0.0
+
+        def look() -> Any:
+            nonlocal said
+            if time.monotonic() - said > 1:
+                self.publish()
+                said = time.monotonic()
+            return what()
+
+        return until(look, seconds, words)
+
+
+class World:
+    """A bed with an operator, a NATS server, and things of one test's own in them."""
+
+    def __init__(self, bed: KueueBed, operator: Operator, pools: Pools, name: str) -> None:
+        self.bed, self.operator, self.pools, self.name = bed, operator, pools, name
+        self.url = ""
+        self.masters: list[str] = []
+        bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+
+    def close(self) -> None:
+        """Let all of it go; nobody else has things of these names, so nobody waits for that."""
+        gone = ("--ignore-not-found", "--wait=false")
+        if self.masters:
+            self.bed.kubectl("delete", "masterqueues.vk.io", *self.masters, *gone)
+        self.bed.kubectl("delete", "namespace", self.name, *gone)
+
+    # --- MasterQueues ---------------------------------------------------------------------------
+
+    def nats_flavor(self, **more: Any) -> Json:
+        """A natsFlavor that hears the pools of this test."""
+        flavor = {"natsConnector": self.url, "natsSubject": self.pools.subject, **more}
+        if "pools" not in flavor:
+            flavor.setdefault("poolRegExp", ".*")
+        return {"virtualNode": "interlink", "poolTimeout": 30, "riseAfter": 0, **flavor}
+
+    def master(self, flavors: list[Json], name: str = "", **spec: Any) -> str:
+        """Apply a MasterQueue; its name begins with that of the test."""
+        name = f"{self.name}{name}"
+        body = {"template": {"cohort": self.name}, "flavors": flavors, **spec}
+        self.bed.apply(
+            {
+                "apiVersion": "vk.io/v1",
+                "kind": "MasterQueue",
+                "metadata": {"name": name},
+                "spec": body,
+            }
+        )
+        if name not in self.masters:
+            self.masters.append(name)
+        return name
+
+    def status(self, master: str = "") -> Json:
+        found = self.bed.get("masterqueues.vk.io", master or self.name).get("status") or {}
+        return dict(found)
+
+    def condition(self, kind: str, master: str = "") -> Json:
+        conditions = self.status(master).get("conditions") or []
+        return next((entry for entry in conditions if entry["type"] == kind), {})
+
+    def pool(self, name: str, master: str = "") -> Json:
+        """What a status says of a pool."""
+        pools = self.status(master).get("pools") or []
+        return next((entry for entry in pools if entry["name"] == name), {})
+
+    def until_pool(self, name: str, state: str, master: str = "") -> Json:
+        """Publish until a pool is in a state."""
+
+        def look() -> Any:
+            found = self.pool(name, master)
+            return found if found.get("state") == state else None
+
+        found: Json = self.pools.until(look, 60, f"{name} to be {state}")
+        return found
+
+    def made_by(self, master: str) -> list[str]:
+        """The objects that belong to a MasterQueue."""
+        return [
+            f"{item['kind']}/{item['metadata']['name']}"
+            for kind in ("resourceflavors", "clusterqueues")
+            for item in self.bed.get(f"{kind}.kueue.x-k8s.io")["items"]
+            if any(r["name"] == master for r in item["metadata"].get("ownerReferences") or ())
+        ]
+
+    def queue(self, name: str) -> Json:
+        return self.bed.get("clusterqueues.kueue.x-k8s.io", name)
+
+    def quota(self, queue: str, flavor: str) -> Json:
+        """Resource -> its entry, of one flavor of a queue; empty if the queue does not name it."""
+        for group in self.queue(queue)["spec"].get("resourceGroups") or ():
+            for entry in group["flavors"]:
+                if entry["name"] == flavor:
+                    return {resource["name"]: resource for resource in entry["resources"]}
+        return {}
+
+    def flavor(self, pool: str, group: str = "remote", master: str = "") -> str:
+        return f"{master or self.name}.{group}.{pool}"
+
+    def foreign_flavor(self, name: str) -> str:
+        """A ResourceFlavor of the admin's, for the bed's own node."""
+        name = f"{self.name}-{name}"
+        self.bed.apply(
+            {"apiVersion": self.api, "kind": "ResourceFlavor", "metadata": {"name": name}}
+        )
+        return name
+
+    @property
+    def api(self) -> str:
+        return "kueue.x-k8s.io/v1beta1"  # both versions serve it
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def local_queue(self, queue: str) -> str:
+        """A LocalQueue of this test's namespace that leads to a ClusterQueue."""
+        self.bed.apply(
+            {
+                "apiVersion": self.api,
+                "kind": "LocalQueue",
+                "metadata": {"name": queue, "namespace": self.name},
+                "spec": {"clusterQueue": queue},
+            }
+        )
+        return queue
+
+    def job(self, name: str, queue: str, *, remote: bool = True, **more: Any) -> None:
+        """Apply a Job that waits in a LocalQueue."""
+        container = {
+            "name": "main",
+            "image": "busybox:1.36",
+            "command": ["sh", "-c", more.get("script", "sleep 1")],
+            "resources": {"requests": more.get("requests", {"cpu": "100m", "memory": "16Mi"})},
+        }
+        pod: Json = {"restartPolicy": "Never", "containers": [container]}
+        pod["terminationGracePeriodSeconds"] = 1
+        if remote:
+            taint = {"key": "virtual-node.interlink/no-schedule", "operator": "Exists"}
+            pod["tolerations"] = [taint]
+        labels = {"kueue.x-k8s.io/queue-name": queue}
+        self.bed.apply(
+            {
+                "apiVersion": "batch/v1",
+                "kind": "Job",
+                "metadata": {"name": name, "namespace": self.name, "labels": labels},
+                "spec": {"template": {"spec": pod}, "backoffLimit": 0},
+            }
+        )
+
+    def workloads(self) -> dict[str, Json]:
+        """By the Jobs that they are of."""
+        items = self.bed.get("workloads.kueue.x-k8s.io", "--namespace", self.name)["items"]
+        return {item["metadata"]["ownerReferences"][0]["name"]: item for item in items}
+
+    def admitted_to(self, job: str) -> str:
+        """The flavor that a Job was admitted to; empty if it was not."""
+        workload = self.workloads().get(job) or {}
+        admission = (workload.get("status") or {}).get("admission") or {}
+        flavors = {f for a in admission.get("podSetAssignments", ()) for f in a["flavors"].values()}
+        assert len(flavors) <= 1
+        return next(iter(flavors), "")
+
+    def waits_because(self, job: str) -> str:
+        """Why Kueue has not admitted a Job."""
+        workload = self.workloads().get(job) or {}
+        conditions = (workload.get("status") or {}).get("conditions") or ()
+        return next(
+            (
+                c["message"]
+                for c in conditions
+                if c["type"] == "QuotaReserved" and c["status"] == "False"
+            ),
+            "",
+        )
+
+    def until_admitted(self, job: str, flavor: str) -> None:
+        """Publish until a Job is admitted to just this flavor."""
+        self.pools.until(lambda: self.admitted_to(job) == flavor, 60, f"{job} on {flavor}")
+
+    def refusal(self, *manifests: Any) -> str:
+        """Why the API server does not take something."""
+        try:
+            self.bed.apply(*manifests)
+        except Refused as refused:
+            return str(refused)
+        raise AssertionError("the API server has taken it")
