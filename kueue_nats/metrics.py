@@ -18,6 +18,8 @@ class Metrics:
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
         self.rounds = Counter(f"{PREFIX}rounds", "Rounds", ("outcome",), registry=registry)
+        for outcome in ("done", "failed"):
+            self.rounds.labels(outcome)  # there from the start, with 0
         self.seconds = Histogram(
             f"{PREFIX}round_cpu_seconds", "CPU seconds of a round", registry=registry
         )

@@ -121,9 +121,16 @@ def _read(raw: Mapping[str, Any]) -> MasterQueue:
         generation=number_at(metadata, "generation", "metadata") or 0,
         template=template.read(object_at(spec, "template", "spec"), name),
         groups=groups,
-        drain=frozenset([*texts_at(spec, "drain", "spec"), *_drained(metadata)]),
+        drain=frozenset([*_to_drain(spec), *_drained(metadata)]),
         evict_drained=bool(flag_at(spec, "evictDrained", "spec")),
     )
+
+
+def _to_drain(spec: Mapping[str, Any]) -> list[str]:
+    pools = texts_at(spec, "drain", "spec")
+    if "" in pools:
+        raise SpecError(f"spec.drain[{pools.index('')}]", "must not be empty")
+    return pools
 
 
 def _drained(metadata: Mapping[str, Any]) -> list[str]:

@@ -172,7 +172,7 @@ def _texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
 
 
 def _summary(plan: Plan, usage: Mapping[str, Usage]) -> str:
-    """Used and offered of what has a limit, over the flavors where it has: one column of a table."""
+    """Used and offered of what has a limit, over the flavors where it has one."""
     parts = []
     for place, name in enumerate(plan.queues[0].resources):
         unlimited = UNLIMITED.get(name)

@@ -79,6 +79,16 @@ class KueueBed:
             raise Refused((done.stderr or done.stdout).strip())
         return done.stdout
 
+    def spawn(self, *args: str) -> subprocess.Popen[str]:
+        """A kubectl that goes on, with its output to be read."""
+        return subprocess.Popen(
+            [str(SCRIPT), "kubectl", "--name", self.name, "--", *args],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+
     def apply(self, *manifests: Manifest) -> str:
         """Create or change objects, which come as dicts or as YAML."""
         texts = [m if isinstance(m, str) else json.dumps(m) for m in manifests]

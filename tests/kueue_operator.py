@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from pathlib import Path
@@ -19,7 +20,7 @@ from plugin_server.bridge import Bridge
 from scripts.lib.interlink import free_port
 from templates import publications, subjects
 from templates.asking import NotConnected
-from templates.link import Link
+from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.publications import Resources
 from tests.kueue_bed import REPO, KueueBed, Refused, until
@@ -93,6 +94,18 @@ class Operator:
             self.process = subprocess.Popen(self.command(), stdout=log, stderr=log, env=environment)
         return self
 
+    def until_up(self) -> Operator:
+        """Wait until it answers; its first round may be under way."""
+
+        def answers() -> bool:
+            assert self.process is not None and self.process.poll() is None, self.words()
+            with contextlib.suppress(OSError):
+                return self.page("/healthz") == "ok\n"
+            return False
+
+        until(answers, 60, "the operator")
+        return self
+
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Another process of it, to its end."""
         environment = {**os.environ, "PYTHONPATH": str(REPO)}
@@ -133,6 +146,7 @@ class Pools:
     def __init__(self, nats: NatsServer, root: str) -> None:
         self.root = root
         self.subject = f"{root}.{subjects.RESOURCES}"
+        self.answers = False  # whether they answer a hello, as submitters do
         self._offers: dict[str, Resources] = {}
         self._bridge = Bridge()
         self._bridge.start()
@@ -141,9 +155,21 @@ class Pools:
     async def _linked(self, nats: NatsServer) -> Link:
         settings = LinkSettings((nats.url,), name="test pools", user=USER, password=PASSWORD)
         link = Link(settings, self.root)
+        link.subscribe(subjects.subject(self.root, subjects.HELLO), self._hello)
         await link.start()
         assert await link.connected(20), link.trouble
         return link
+
+    async def _hello(self, _: Request) -> None:
+        if self.answers:
+            for pool in self._offers:
+                await self._say(pool)
+
+    async def _say(self, pool: str) -> None:
+        where = subjects.subject(self.root, subjects.RESOURCES, pool)
+        message = publications.resources(self._offers[pool])
+        with contextlib.suppress(NotConnected):  # to the server that a test has killed
+            await self._link.publish(where, message, compress=False)
 
     def close(self) -> None:
         self._bridge.call(self._link.stop(), 30)
@@ -162,10 +188,11 @@ class Pools:
     def publish(self, *pools: str) -> None:
         """Say again what these, or all, offer."""
         for pool in pools or [*self._offers]:
-            message = publications.resources(self._offers[pool])
-            where = subjects.subject(self.root, subjects.RESOURCES, pool)
-            with contextlib.suppress(NotConnected):  # to the server that a test has killed
-                self._bridge.call(self._link.publish(where, message, compress=False), 30)
+            self._bridge.call(self._say(pool), 30)
+
+    def offered(self, pool: str) -> Json:
+        """What a pool says."""
+        return dict(self._offers[pool].quotas)
 
     def until(self, what: Any, seconds: float = 60, words: str = "it") -> Any:
         """Go on publishing until something is true."""
@@ -179,6 +206,43 @@ class Pools:
             return what()
 
         return until(look, seconds, words)
+
+
+class Watch:
+    """What Kueue says of all queues' being active, from the first word to ``stop``."""
+
+    SHOWN = "{.metadata.name} {.status.conditions[?(@.type=='Active')].status}{'\\n'}"
+
+    def __init__(self, bed: KueueBed) -> None:
+        self.seen: dict[str, list[str]] = {}
+        self._bed = bed
+        self._over = threading.Event()
+        self._process: Optional[subprocess.Popen[str]] = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+        if self._process is not None:
+            self._process.terminate()
+        self._thread.join(30)
+
+    def _run(self) -> None:
+        command = [
+            "get",
+            "clusterqueues.kueue.x-k8s.io",
+            "--watch",
+            f"--output=jsonpath={self.SHOWN}",
+        ]
+        while not self._over.wait(0.2):  # the API server may have been killed
+            self._process = self._bed.spawn(*command)
+            assert self._process.stdout is not None
+            for line in self._process.stdout:
+                queue, _, status = line.strip().partition(" ")
+                if status:
+                    self.seen.setdefault(queue, []).append(status)
+            self._process.wait()
+            self._process.stdout.close()
 
 
 class World:
