@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 import time
-from typing import NamedTuple, Optional
+from typing import Callable, NamedTuple, Optional
 
 from plugin_server.asked import named_pool
 from plugin_server.deleting import Deletions
@@ -55,6 +55,7 @@ class Creates:
         self._table = table
         self._deletions = deletions
         self._sender = sender
+        self.origin: Callable[[], str] = lambda: ""  # the cluster, if somebody knows it
         self._room = threading.BoundedSemaphore(settings.at_once)
         self._running: dict[str, concurrent.futures.Future[str]] = {}
         self._lock = threading.Lock()
@@ -103,7 +104,7 @@ class Creates:
         refused = self._sender.send(pool, job, max(deadline - time.monotonic(), 0.0))
         if refused is not None:
             raise refused
-        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers)
+        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
         self._table.enter(pool, status_of(identity, Outlook(), JobState(), 0))
         logger.info("%s: taken by pool %s", job.name, pool, extra={"job": job.name})
         return job.name
@@ -148,7 +149,7 @@ class Creates:
                 "pool, or ask the admin of the pool to start its submitter",
             )
         try:
-            return build(pod, config.build)
+            return build(pod, config.build)._replace(origin=self.origin())
         except PodRejected as error:
             raise Refused(400, f"nothing was submitted: pool {pool}: {error}") from None
 

@@ -47,6 +47,14 @@ class Metrics:
             f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
         )
         service.gateway.on_connected = connections.inc
+        if service.orphans is not None:
+            cancelled = Counter(
+                f"{PREFIX}orphans_cancelled",
+                "Jobs cancelled because Kubernetes no longer knew their pods",
+                ("pool",),
+                registry=self._registry,
+            )
+            service.orphans.on_cancelled = lambda pool: cancelled.labels(pool).inc()
         endpoints = ("create", "delete", "status", "getLogs")
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
@@ -103,4 +111,20 @@ class _State(Collector):
             waiting.add_metric((pool,), count)
         connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
         connected.add_metric((), int(service.gateway.is_connected))
-        return (pods, silent, waiting, connected)
+        return (pods, silent, waiting, connected, *self._of_orphans())
+
+    def _of_orphans(self) -> Iterable[Metric]:
+        orphans = self._service.orphans
+        if orphans is None:
+            return
+        held = GaugeMetricFamily(
+            f"{PREFIX}orphans_held", "Orphans that the brake holds back", labels=("pool",)
+        )
+        for pool, count in orphans.held.items():
+            held.add_metric((pool,), count)
+        yield held
+        silent = GaugeMetricFamily(
+            f"{PREFIX}kubernetes_silent_seconds", "Since Kubernetes last listed all pods"
+        )
+        silent.add_metric((), orphans.silent_s)
+        yield silent

@@ -8,14 +8,17 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 
 from plugin_server import asked as asking
 from plugin_server.bridge import Bridge, BridgeError
+from plugin_server.cluster import Access, Cluster
 from plugin_server.creating import Creates, CreateSettings
 from plugin_server.deleting import Deletions
 from plugin_server.gateway import Gateway
 from plugin_server.intents import IntentFiles, IntentKeeper
 from plugin_server.logs import Logs
 from plugin_server.lookups import Lookups
+from plugin_server.orphans import Orphans
 from plugin_server.pools import Pools
 from plugin_server.sending import Sender
+from plugin_server.settings import Orphans as OrphanSettings
 from plugin_server.settings import Settings
 from plugin_server.snapshots import Snapshots
 from plugin_server.states_table import StatesTable
@@ -75,6 +78,16 @@ class Service:
         readers = settings.server.log_readers
         self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
         self._default_pool = settings.default_pool
+        self.orphans = self._orphans(settings.orphans)
+
+    def _orphans(self, settings: OrphanSettings) -> Optional[Orphans]:
+        if not settings.api_server:
+            return None
+        access = Access(settings.api_server, settings.token_file, settings.ca_file)
+        limits = (settings.after_s, settings.at_once)
+        orphans = Orphans(Cluster(access), limits, self.table, self.pools, self.deletions)
+        self.creates.origin = lambda: orphans.origin
+        return orphans
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -84,13 +97,17 @@ class Service:
             self._store.start()
         self.bridge.start()
         self.bridge.call(self._start(), START_S)
+        if self.orphans is not None:
+            self.orphans.start()
 
     async def _start(self) -> None:
         await self.gateway.start()
         await self.deletions.resume()
 
     def stop(self) -> None:
-        """Close the connection and end the thread."""
+        """Close the connection and end the threads."""
+        if self.orphans is not None:
+            self.orphans.stop()
         try:
             self.bridge.call(self._stop(), START_S)
         except BridgeError as error:

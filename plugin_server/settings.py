@@ -11,20 +11,22 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path as FilePath
 
-from templates.errors import PodRejected
+from templates.errors import ConfigError, PodRejected
 from templates.names import check_token
 from templates.program_settings import Logging, Nats, mistakes_of_nats
 from templates.settings_keys import Key
-from templates.settings_overlay import Overlay
+from templates.settings_overlay import WITHOUT_A_FILE, Overlay
 from templates.settings_text import reading_file
 from templates.settings_types import REQUIRED, Count, PathOrEmpty, Word
 
 CONFIG_VARIABLE = "INTERLINK_PLUGIN_CONFIG"
 PREFIX = "INTERLINK_"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
+IN_CLUSTER = "in-cluster"
+ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # of every pod that has one
 RESERVED_THREADS = 36  # for what never waits: status, ping, deletes, health
 
 
@@ -38,6 +40,24 @@ class Redis:
     """File with the password."""
     prefix: Word = "interlink"
     """What all of our keys there begin with."""
+
+
+@dataclass(frozen=True)
+class Orphans:
+    """Jobs whose pods Kubernetes no longer knows; looked for only where there is an account."""
+
+    api_server: Word = ""
+    """https:// URL of the API server, or in-cluster for the account of the plugin's own pod; empty:
+    orphans are not looked for."""
+    token_file: PathOrEmpty = ""
+    """File with the account's token; not needed in-cluster."""
+    ca_file: PathOrEmpty = ""
+    """Certificates of the API server's CAs; empty: those of the system, or of the own pod."""
+    after_s: Count = 600
+    """How long Kubernetes must not have known a job's pod before the job is cancelled."""
+    at_once: Count = 20
+    """The brake: so many orphans of a pool, or one in twenty of its jobs if that is more, are
+    cancelled within an hour; when there are more, none is."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +99,8 @@ class Settings:
     """Where deletions are kept until their sites have confirmed them; empty: in memory only."""
     redis: Redis = field(default_factory=Redis)
     """A store that makes a restarted plugin quicker; nothing is wrong without it."""
+    orphans: Orphans = field(default_factory=Orphans)
+    """Jobs whose pods Kubernetes no longer knows; looked for only where there is an account."""
     server: Server = field(default_factory=Server)
     """The HTTP server."""
     logging: Logging = field(default_factory=Logging)
@@ -100,6 +122,12 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         ("redis://", "rediss://", "unix://")
     ):
         yield "redis.url", "must begin with redis://, rediss:// or unix://"
+    api_server = settings.orphans.api_server
+    if api_server.startswith("https://"):
+        if not settings.orphans.token_file:
+            yield "orphans.token_file", "is needed with the URL of an API server"
+    elif api_server not in ("", IN_CLUSTER):
+        yield "orphans.api_server", f"must begin with https://, or be {IN_CLUSTER}"
 
 
 _OVERLAY = Overlay(Settings(), PREFIX, _mistakes)
@@ -117,7 +145,24 @@ def load(environment: Mapping[str, str]) -> Settings:
         with reading_file(path):
             text = FilePath(path).read_text(encoding="utf-8")
     settings: Settings = _OVERLAY.load(text, path, environment)
+    if settings.orphans.api_server == IN_CLUSTER:
+        return replace(settings, orphans=_in_cluster(settings.orphans, path, environment))
     return settings
+
+
+def _in_cluster(orphans: Orphans, path: str, environment: Mapping[str, str]) -> Orphans:
+    """With what Kubernetes tells every pod about its API server."""
+    host = environment.get("KUBERNETES_SERVICE_HOST", "")
+    if not host:
+        where = f"{path or WITHOUT_A_FILE}: orphans.api_server"
+        raise ConfigError(where, "this is no pod of a cluster: give the URL of the API server")
+    host = f"[{host}]" if ":" in host else host
+    return replace(
+        orphans,
+        api_server=f"https://{host}:{environment.get('KUBERNETES_SERVICE_PORT', '443')}",
+        token_file=orphans.token_file or f"{ACCOUNT}/token",
+        ca_file=orphans.ca_file or f"{ACCOUNT}/ca.crt",
+    )
 
 
 def keys() -> tuple[Key, ...]:

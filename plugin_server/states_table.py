@@ -125,6 +125,16 @@ class StatesTable:
         entry = self.find(uid)
         return entry.pool if entry is not None else self._homes.get(uid, "")
 
+    def of_origin(self, origin: str) -> list[tuple[str, JobStatus]]:
+        """Pool and status of each job that belongs to a cluster and was heard of in this life."""
+        with self._lock:
+            return [
+                (pool, entry.status)
+                for pool, jobs in self._pools.items()
+                for entry in jobs.values()
+                if entry.heard and entry.status.origin == origin
+            ]
+
     def count(self, pool: str) -> int:
         """How many jobs of a pool are known."""
         return len(self._pools.get(pool, {}))
@@ -166,6 +176,7 @@ def _compact(status: JobStatus) -> JobStatus:
         namespace=sys.intern(status.namespace),
         phase=sys.intern(status.phase),
         node=sys.intern(status.node),
+        origin=sys.intern(status.origin),
         reason=sys.intern(status.reason),
         containers=containers,
     )

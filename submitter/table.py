@@ -107,7 +107,7 @@ class Entry:
         job = self.job
         if job is None:
             raise ValueError(f"{self.name} has no status but its last one")
-        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers)
+        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
         return status_of(identity, self.outlook, self.said, len(self.records))
 
     @property

@@ -47,6 +47,8 @@ class Job(NamedTuple):
     """What it mounts of the site's own files, as the pod names them."""
     privileged: bool
     """Whether a container asks for rights that a site has to grant."""
+    origin: str = ""
+    """The cluster that the pod belongs to; empty where nobody has said."""
 
 
 def build(pod: Pod, config: BuildConfig) -> Job:

@@ -184,6 +184,7 @@ def read_job(message: Mapping[str, Any], attached: Sequence[bytes]) -> Job:
             grace_period_s=count_at(message, "grace_period_s", where),
             host_paths=tuple(texts_at(message, "host_paths", where)),
             privileged=bool(flag_at(message, "privileged", where)),
+            origin=text_at(message, "origin", where),
         )
 
 

@@ -109,6 +109,7 @@ def read_status(raw: Mapping[str, Any]) -> JobStatus:
             exit_code=_exit_code(raw, where),
             deleting=bool(flag_at(raw, "deleting", where)),
             containers=containers,
+            origin=text_at(raw, "origin", where),
         )
 
 

@@ -62,6 +62,7 @@ class JobStatus(NamedTuple):
     exit_code: int
     deleting: bool  # its end was asked for
     containers: tuple[ContainerStatus, ...]
+    origin: str = ""  # the cluster that its pod belongs to
 
 
 class Outlook(NamedTuple):
@@ -86,6 +87,7 @@ class Identity(NamedTuple):
     namespace: str
     pod: str
     containers: tuple[tuple[str, str, str], ...]  # name, kind, image
+    origin: str = ""
 
 
 def is_over(outlook: Outlook, said: JobState) -> bool:
@@ -132,6 +134,7 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
         exit_code=exit_code if phase == ENDED else 0,
         deleting=outlook.deleting,
         containers=tuple(ContainerStatus(*images[state.name], state) for state in states),
+        origin=job.origin,
     )
 
 

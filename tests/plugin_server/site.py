@@ -212,4 +212,4 @@ def accepted(job: Job) -> JobStatus:
 
 
 def identity(job: Job) -> Identity:
-    return Identity(job.name, job.uid, job.namespace, job.pod, job.containers)
+    return Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)

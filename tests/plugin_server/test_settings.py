@@ -53,6 +53,18 @@ def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
         ),
         ("nats: {servers: ['nats://x']}\ncreate_timeout_s: 120", "must be at most 110"),
         ("nats: {servers: ['nats://x']}\nredis: {url: 'http://x'}", "redis.url: must begin with"),
+        (
+            "nats: {servers: ['nats://x']}\norphans: {api_server: 'http://x'}",
+            "orphans.api_server: must begin with https://, or be in-cluster",
+        ),
+        (
+            "nats: {servers: ['nats://x']}\norphans: {api_server: 'https://x'}",
+            "orphans.token_file: is needed with the URL of an API server",
+        ),
+        (
+            "nats: {servers: ['nats://x']}\norphans: {api_server: in-cluster}",
+            "plugin.yaml: orphans.api_server: this is no pod of a cluster",
+        ),
         ("nats: {servers: ['nats://x']}\nwhat: 1", "what: unknown key"),
         ("nats: {servers: ['nats://x']}\ndefault_pool: a.b", "default_pool: must be 1 to 63"),
         ("nats: [", "line 1"),
@@ -86,6 +98,24 @@ def test_a_number_in_a_variable_must_be_one() -> None:
 )
 def test_gunicorn_listens_where_it_is_told(listen: str, bind: str) -> None:
     assert bind_address(listen) == bind
+
+
+def test_in_a_cluster_a_pod_knows_its_api_server_and_its_account() -> None:
+    inside = {
+        **SERVERS,
+        "INTERLINK_ORPHANS_API_SERVER": "in-cluster",
+        "KUBERNETES_SERVICE_HOST": "10.96.0.1",
+        "KUBERNETES_SERVICE_PORT": "6443",
+    }
+    account = "/var/run/secrets/kubernetes.io/serviceaccount"
+    orphans = load(inside).orphans
+    assert orphans.api_server == "https://10.96.0.1:6443"
+    assert (orphans.token_file, orphans.ca_file) == (f"{account}/token", f"{account}/ca.crt")
+    other = load(
+        {**inside, "KUBERNETES_SERVICE_HOST": "fd00::1", "INTERLINK_ORPHANS_CA_FILE": "/c"}
+    )
+    assert other.orphans.api_server == "https://[fd00::1]:6443"
+    assert other.orphans.ca_file == "/c"
 
 
 def test_the_connection_gets_all_of_its_settings() -> None:

@@ -88,6 +88,15 @@ def test_what_was_remembered_gives_way_to_what_is_heard() -> None:
     assert table.keep_only("a", set(), 1e9) == 1
 
 
+def test_the_jobs_of_one_cluster_are_those_that_say_so_in_this_life() -> None:
+    table = StatesTable()
+    mine, others, nobodys, remembered = (status(pod(), origin=o) for o in ("x", "y", "", "x"))
+    for one in (mine, others, nobodys):
+        table.put("a", one)
+    table.remember("a", remembered)
+    assert table.of_origin("x") == [("a", mine)]
+
+
 def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
     table = StatesTable()
     table.tracks_changes = True

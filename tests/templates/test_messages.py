@@ -37,9 +37,16 @@ FULL = Job(
     grace_period_s=30,
     host_paths=("/data",),
     privileged=True,
+    origin="5b1c",
 )
 LEAST = FULL._replace(
-    files=(), gpus={}, wall_time_s=None, other_resources={}, annotations={}, privileged=False
+    files=(),
+    gpus={},
+    wall_time_s=None,
+    other_resources={},
+    annotations={},
+    privileged=False,
+    origin="",
 )
 LOG = LogRequest(NAME, "main", "7:1", 65536, 10, True, True, True, 100, 1_700_000_000_000)
 
@@ -215,6 +222,7 @@ def read_one(message: dict[str, Any]) -> Job:
         ({"grace_period_s": "30"}, "create.grace_period_s: must be a whole number"),
         ({"host_paths": [1]}, "create.host_paths[0]: must be a string"),
         ({"privileged": 1}, "create.privileged: must be a boolean"),
+        ({"origin": 1}, "create.origin: must be a string"),
     ],
 )
 def test_a_job_that_cannot_be(fields: dict[str, Any], words: str) -> None:

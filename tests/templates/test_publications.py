@@ -42,6 +42,7 @@ STATUS = JobStatus(
             ContainerState("main", RUNNING, "", "", 5, True, True, 2, None, END),
         ),
     ),
+    origin="5b1c",
 )
 ENDED_ONE = STATUS._replace(
     phase=ENDED,
@@ -50,6 +51,7 @@ ENDED_ONE = STATUS._replace(
     exit_code=-1,
     finished_ms=6,
     deleting=False,
+    origin="",
     containers=(
         ContainerStatus("main", "x", ContainerState("m", TERMINATED, end=End(0, 0, "", "", 0, 0))),
     ),
@@ -147,6 +149,7 @@ def test_the_digest_is_that_of_the_content() -> None:
         ({"exit_code": 2**31}, "status.exit_code"),
         ({"exit_code": "0"}, "status.exit_code"),
         ({"deleting": 1}, "status.deleting"),
+        ({"origin": []}, "status.origin"),
     ],
 )
 def test_a_status_that_cannot_be(fields: dict[str, Any], words: str) -> None:
