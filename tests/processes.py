@@ -19,7 +19,8 @@ def marked(folder: Path, container: dict[str, Any]) -> dict[str, Any]:
 def left(folder: Path, whole_path: bool = False) -> list[str]:
     """Processes of the jobs in a folder: their script, whatever names it, whatever is marked.
 
-    The folder is known by its name, because a container sees it in another place.
+    The folder is known by its name, because a container sees it in another place; by its path where
+    its name is not this test's alone: pytest has the same names in another worker or another run.
     """
     name = str(folder) if whole_path else folder.name
     found = []

@@ -44,4 +44,4 @@ def start(nats: NatsServer, centre: Centre, tmp_path: Path) -> Iterator[Start]:
     for one in started:
         if one.process is not None:
             one.stop(signal.SIGKILL)
-    kill_left(tmp_path)
+    kill_left(tmp_path, whole_path=True)

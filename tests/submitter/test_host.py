@@ -59,7 +59,7 @@ def machines(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
         return made[-1]
 
     yield make
-    kill_left(tmp_path)
+    kill_left(tmp_path, whole_path=True)
     for one in made:
         eventually(lambda host=one.host: host.poll([]) == {} and not host._children)
 
