@@ -40,6 +40,26 @@ def test_without_volumes_the_default_path_is_not_the_nodes(folder: Path, user: s
     assert (theirs.read_bytes() if theirs.exists() else None) == before
 
 
+@pytest.mark.parametrize("user", ["host", pytest.param("host-alice", marks=pytest.mark.apptainer)])
+def test_a_mount_that_fails_is_told_in_the_message(folder: Path, user: str) -> None:
+    """The kubelet says such a thing in its status, too, where one does not have to look for it."""
+    below_a_file = {"name": "work", "mountPath": "/etc/passwd/x"}
+    done = Site(user, folder).run(
+        pod(
+            sh("echo never", volumeMounts=[below_a_file]),
+            sh("echo never", volumeMounts=[WORK], workingDir="/no/such/place"),
+            sh("echo never", workingDir="/no/such/place"),
+            volumes=VOLUMES,
+        )
+    )
+    assert done.ends() == {"c0": 128, "c1": 128, "c2": 128}
+    place = "cannot change to workingDir /no/such/place: No such file or directory"
+    told = ["cannot mount /etc/passwd/x: Not a directory", place, place]
+    for number, words in enumerate(told):
+        assert end_of(done, f"c{number}").message == f"{words}\n"
+        assert done.log(f"c{number}") == f"interlink: c{number}: {words}\n"
+
+
 def test_each_container_has_a_message_path_of_its_own(site: Site) -> None:
     done = site.run(
         pod(
