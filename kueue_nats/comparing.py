@@ -13,7 +13,11 @@ _QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight")
 
 
 def says(actual: Any, wanted: Any) -> bool:
-    """Whether all that is wanted stands in the object; it may hold more, but no longer lists."""
+    """Whether all that is wanted stands in the object; it may hold more, but no longer lists.
+
+    Empty texts and lists may have been left out. Empty objects may not: that of a selector means
+    all, and none at all means nothing.
+    """
     if isinstance(wanted, Mapping):
         return isinstance(actual, Mapping) and all(
             _same_amount(actual.get(key), value)
@@ -29,7 +33,7 @@ def says(actual: Any, wanted: Any) -> bool:
             and len(actual) == len(wanted)
             and all(map(says, actual, wanted))
         )
-    return bool(actual == wanted)
+    return bool(actual == wanted) or (wanted == "" and actual is None)
 
 
 def _same_amount(actual: Any, wanted: Any) -> bool:

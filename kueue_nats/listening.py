@@ -127,6 +127,8 @@ def reached(source: Source, secret: str, own: Nats) -> LinkSettings:
     text = secret if "://" in secret else source.connector
     urls = [_split(part.strip(), where) for part in text.split(",") if part.strip()]
     users = [url for url in urls if url.username]
+    if secret and "://" not in secret and not users:
+        raise SpecError(where, "the Secret holds a password, and no user is named: nats://USER@...")
     user = urllib.parse.unquote(users[0].username or "") if users else ""
     password = urllib.parse.unquote(users[0].password or "") if users else ""
     return LinkSettings(

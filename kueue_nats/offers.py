@@ -93,11 +93,15 @@ class Tracker:
         return dict(self._records)
 
 
-def remembered(resources: Resources, heard_s: float, heard_at: float) -> Record:
-    """A pool as it was before a restart."""
-    histories = {
-        name: steady.added((), heard_s, parse(text), 0) for name, text in resources.quotas.items()
-    }
+def remembered(
+    resources: Resources,
+    heard_s: float,
+    heard_at: float,
+    counted: Optional[Mapping[str, str]] = None,
+) -> Record:
+    """A pool as it was before a restart; ``counted`` if that was not all that it had published."""
+    quotas = resources.quotas if counted is None else counted
+    histories = {name: steady.added((), heard_s, parse(text), 0) for name, text in quotas.items()}
     return Record(resources, heard_s, heard_at, histories, remembered=True)
 
 

@@ -1,4 +1,4 @@
-"""The loop: hear, look, act, and again; one of several operators acts, the others only listen."""
+"""The loop: hear, look, act, and again; one of several operators does, the others wait."""
 
 from __future__ import annotations
 
@@ -174,7 +174,8 @@ class Operator:
             if not await asyncio.to_thread(self._leads):
                 logger.error("another operator leads: %s", self._lease and self._lease.holder)
                 return 1
-            await self._round()
+            sources = await asyncio.to_thread(self._reconciler.sources, _clock())
+            await self._listener.listen_to(sources)
             if not await self._listener.connected(CONNECT_S):
                 for source, trouble in self._listener.troubles().items():
                     logger.warning("%s: %s", source, trouble)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from kueue_nats import events, model, planning, remembering, reporting, sharing, steps, usage
 from kueue_nats.cluster import Cluster
@@ -68,14 +68,16 @@ class Reconciler:
         self._version = ""
         self._known: set[tuple[str, frozenset[Source]]] = set()  # planned in the last round
         self._written: dict[str, float] = {}
+        self._taken: dict[str, Optional[Steps]] = {}  # in the last round
         self._giving_back = GivingBack(cluster)
+
+    def sources(self, clock: Clock) -> Mapping[Source, Wanted]:
+        """Where pools are to be heard, before anything is done."""
+        return self._sources(wanted for _, wanted in self._readable(clock))[0]
 
     def round(self, look: Look) -> Outcome:
         """All MasterQueues once; raises ``Unreachable`` when the cluster is."""
-        raws = [
-            raw for raw in self._cluster.masters() if "deletionTimestamp" not in raw["metadata"]
-        ]
-        readable = list(self._readable(raws, look.clock))
+        readable = list(self._readable(look.clock))
         sources, unreached = self._sources(wanted for _, wanted in readable)
         every = frozenset((*sources, *unreached))
         try:
@@ -106,8 +108,10 @@ class Reconciler:
             self._version = ""  # Kueue was replaced: the next round finds out
             raise
 
-    def _readable(self, raws: list[Json], clock: Clock) -> Iterator[tuple[Json, MasterQueue]]:
-        for raw in raws:
+    def _readable(self, clock: Clock) -> Iterator[tuple[Json, MasterQueue]]:
+        for raw in self._cluster.masters():
+            if "deletionTimestamp" in raw["metadata"]:
+                continue
             try:
                 yield raw, model.read(raw)
             except SpecError as error:
@@ -160,14 +164,16 @@ class Reconciler:
     ) -> bool:
         owner = owner_of(master.raw)
         todo = steps.to_reach(master.plan, owner, there.version, there.flavors, there.queues)
-        refused = self._take(todo, master.wanted.name, there.version)
-        if todo.more and not refused:
-            return True  # its status is told when there is nothing more to do
         wanted, plan = master.wanted, master.plan
+        undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
+        refused = self._take(todo, wanted.name, there.version)
+        self._taken[wanted.uid] = None if refused else todo
+        if todo.more and not refused and not undone:
+            return True  # its status is told when there is nothing more to do
         seen = Seen(
             generation=wanted.generation,
             words=(
-                _ready(plan, todo, refused, there.queues),
+                _ready(plan, todo, (refused, undone), there.queues),
                 _connected(wanted, look.troubles),
                 reporting.health(plan.pools, _notes(wanted, look, notes)),
             ),
@@ -285,9 +291,15 @@ def _notes(
     return found
 
 
-def _ready(plan: Plan, todo: Steps, refused: list[str], queues: Mapping[str, Json]) -> Word:
+def _ready(
+    plan: Plan, todo: Steps, failed: tuple[list[str], list[str]], queues: Mapping[str, Json]
+) -> Word:
+    refused, undone = failed
     if refused:
         return Word(READY, FALSE, "Refused", "; ".join(refused))
+    if undone:
+        words = f"{', '.join(undone)}: somebody else changes what is written there each time"
+        return Word(READY, FALSE, "Undone", words)
     if todo.foreign:
         words = f"{', '.join(todo.foreign)}: there already, and not ours; it is left alone"
         return Word(READY, FALSE, "Conflict", words)

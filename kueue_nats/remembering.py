@@ -17,6 +17,7 @@ from kueue_nats.reporting import seconds_of
 from kueue_nats.steps import named_flavors
 from templates.names import flavor_name
 from templates.publications import Resources
+from templates.quantity import is_quantity
 from templates.wellknown import VIRTUAL_NODE_TAINT
 
 Json = Mapping[str, Any]
@@ -49,17 +50,20 @@ def records(
     found = _lost(wanted, told, clock)
     for group, nats, flavor in _in_use(wanted, there):
         pool = flavor["metadata"]["annotations"][POOL_ANNOTATION]
-        at = seconds_of(told.get((group, pool), {}).get("lastHeard"))
+        entry = told.get((group, pool), {})
+        at, quotas = seconds_of(entry.get("lastHeard")), _quotas(there.queue, flavor)
+        published = _published(entry) or quotas
         resources = Resources(
             pool=pool,
-            quotas=_quotas(there.queue, flavor["metadata"]["name"]),
+            quotas=published,
             labels=_labels(flavor),
             taints=_taints(flavor),
-            draining=told.get((group, pool), {}).get("state") == DRAINING
-            and pool not in wanted.drain,
+            draining=entry.get("state") == DRAINING and pool not in wanted.drain,
         )
         heard_s = clock.on_ours(at) if strict else clock.now_s
-        found[nats.source, pool] = remembered(resources, heard_s, at or clock.now)
+        # The queue has a quota for more than the pool has spoken of, and perhaps a lower one.
+        counted = {name: quotas.get(name, text) for name, text in published.items()}
+        found[nats.source, pool] = remembered(resources, heard_s, at or clock.now, counted)
     return found
 
 
@@ -71,7 +75,7 @@ def _lost(wanted: MasterQueue, told: Mapping[Any, Json], clock: Clock) -> Record
             if group.nats is None or name != group.name or entry.get("state") != LOST:
                 continue
             if group.nats.wants(pool) and clock.now - at < FORGET_S:
-                resources = Resources(pool, entry.get("published") or {})
+                resources = Resources(pool, _published(entry))
                 found[group.nats.source, pool] = remembered(resources, clock.on_ours(at), at)
     return found
 
@@ -88,13 +92,18 @@ def _in_use(wanted: MasterQueue, there: There) -> Iterator[tuple[str, NatsFlavor
                 yield group.name, group.nats, flavor
 
 
-def _quotas(queue: Json, name: str) -> dict[str, str]:
+def _published(entry: Json) -> dict[str, str]:
+    """What a status says of it; anybody may have written that."""
+    return {name: t for name, t in (entry.get("published") or {}).items() if is_quantity(t)}
+
+
+def _quotas(queue: Json, flavor: Json) -> dict[str, str]:
     return {
         resource["name"]: str(resource["nominalQuota"])
         for group in queue["spec"].get("resourceGroups") or ()
-        for flavor in group["flavors"]
-        if flavor["name"] == name
-        for resource in flavor["resources"]
+        for entry in group["flavors"]
+        if entry["name"] == flavor["metadata"]["name"]
+        for resource in entry["resources"]
     }
 
 

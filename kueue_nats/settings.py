@@ -11,12 +11,13 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
+from typing import Annotated
 
-from templates.program_settings import Logging, Nats, mistakes_of_nats
+from templates.program_settings import WAYS_IN, Logging, Nats, mistakes_of_nats
 from templates.settings_keys import Key
 from templates.settings_overlay import Overlay
 from templates.settings_text import reading_file
-from templates.settings_types import Count, PathOrEmpty, Word
+from templates.settings_types import Count, Kind, PathOrEmpty, Word
 
 CONFIG_VARIABLE = "INTERLINK_KUEUE_CONFIG"
 PREFIX = "INTERLINK_"
@@ -25,10 +26,18 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 
 @dataclass(frozen=True)
+class OwnNats(Nats):
+    """The operator's own connection, which it can do without."""
+
+    servers: tuple[Annotated[str, Kind.SERVER], ...] = ()
+    """URLs to try in any order, for flavors without a natsConnector; without credentials."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole file, kueue-nats.yaml."""
 
-    nats: Nats = field(default_factory=Nats)
+    nats: OwnNats = field(default_factory=OwnNats)
     """The operator's own connection, for flavors without a natsConnector; all trust its CAs."""
     kubeconfig: PathOrEmpty = ""
     """How to reach the cluster; empty: KUBECONFIG, else the ServiceAccount of its own pod."""
@@ -48,7 +57,7 @@ class Settings:
 
 def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     nats = settings.nats
-    if nats.servers:
+    if nats.servers or nats.user or any(getattr(nats, key) for key in WAYS_IN):
         yield from mistakes_of_nats(nats)
     host, _, port = settings.listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:

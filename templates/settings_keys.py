@@ -167,10 +167,13 @@ def _rule(rule: object) -> str:
 
 @lru_cache(maxsize=64)
 def _docs(part: type[Any]) -> dict[str, str]:
-    """Field -> the text that stands under it in the dataclass."""
-    definition: Any = ast.parse(inspect.getsource(part)).body[0]
-    pairs: list[tuple[Any, Any]] = list(zip(definition.body, definition.body[1:]))
-    return {field.target.id: text.value.value for field, text in pairs if _is_doc(field, text)}
+    """Field -> the text that stands under it in the dataclass, or in one that it is made of."""
+    docs: dict[str, str] = {}
+    for one in filter(dataclasses.is_dataclass, reversed(part.__mro__)):
+        definition: Any = ast.parse(inspect.getsource(one)).body[0]
+        pairs: list[tuple[Any, Any]] = list(zip(definition.body, definition.body[1:]))
+        docs.update((f.target.id, text.value.value) for f, text in pairs if _is_doc(f, text))
+    return docs
 
 
 def _is_doc(field: ast.stmt, text: ast.stmt) -> bool:

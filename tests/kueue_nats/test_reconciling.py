@@ -1,0 +1,398 @@
+"""Rounds, one after the other: what is written, in which order, and that it comes to an end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kueue_nats import planning
+from kueue_nats.errors import Conflicting, NotAllowed, Rejected, Unreachable
+from kueue_nats.kueue_objects import FLAVORS, QUEUES
+from kueue_nats.model import Source
+from kueue_nats.offers import Tracker
+from kueue_nats.reconciling import Look, Outcome, Reconciler
+from kueue_nats.remembering import Clock
+from kueue_nats.settings import OwnNats
+from kueue_nats.steps import named_flavors
+from templates.publications import Resources
+from tests.kueue_nats.cluster_in_memory import ClusterInMemory
+from tests.kueue_nats.masters import heard, lends, local, raw
+
+SERVER = "nats://user:pw@nats.example.org:4222"
+DAY = 1_700_000_000.0
+
+
+class Life:
+    """An operator without its loop: pools speak, the clock goes on, rounds are made."""
+
+    def __init__(self, cluster: ClusterInMemory | None = None, *, now_s: float = 1000.0) -> None:
+        self.cluster = cluster or ClusterInMemory()
+        self.now_s = now_s
+        self.troubles: dict[Source, str] = {}
+        self.restart()
+
+    def restart(self, *, strict: bool = False) -> None:
+        """As a new process: what it knows is in the cluster."""
+        self.tracker = Tracker()
+        own = OwnNats()
+        self.reconciler = Reconciler(self.cluster, own, "ours", strict=strict)  # type: ignore[arg-type]
+        self.outcome: Outcome | None = None
+
+    def say(self, pool: str, **quotas: object) -> None:
+        said = Resources(pool, {name: str(amount) for name, amount in quotas.items()})
+        source = Source(SERVER, None, "interlink.resources")
+        self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
+
+    def round(self) -> Outcome:
+        clock = Clock(self.now_s, DAY + self.now_s)
+        outcome = self.reconciler.round(Look(self.tracker.snapshot(), self.troubles, clock))
+        self.tracker.remember(outcome.remembered)
+        self.tracker.keep(outcome.wanted, self.now_s)
+        self.troubles = dict.fromkeys(outcome.sources, "")
+        self.outcome = outcome
+        return outcome
+
+    def settle(self, after_s: float = 0) -> int:
+        """Rounds until nothing is left to do; returns how many were needed."""
+        self.now_s += after_s
+        for number in range(1, 20):
+            if not self.round().again:
+                return number
+        raise AssertionError(f"it does not come to rest: {self.cluster.log[-20:]}")
+
+    def status(self, name: str = "mq") -> dict[str, Any]:
+        status: dict[str, Any] = self.cluster.owners[name]["status"]
+        return status
+
+    def condition(self, kind: str = "Ready", name: str = "mq") -> tuple[str, str, str]:
+        found = next(c for c in self.status(name)["conditions"] if c["type"] == kind)
+        return found["status"], found["reason"], found["message"]
+
+    def flavors(self, queue: str = "mq") -> set[str]:
+        return named_flavors([self.cluster.objects[QUEUES][queue]])
+
+
+def remote(name: str = "g", **more: Any) -> dict[str, Any]:
+    nats = {"natsConnector": SERVER, "poolTimeout": 30, "riseAfter": 0, **more.pop("nats", {})}
+    return heard(name, nats, **more)
+
+
+@pytest.fixture
+def life() -> Life:
+    return Life()
+
+
+# --- the order of writes --------------------------------------------------------------------------
+
+
+def test_a_pool_comes_with_its_flavor_first(life: Life) -> None:
+    life.cluster.set_master(raw(remote(canLendTo=[lends("b")])))
+    life.settle()
+    life.cluster.log.clear()
+    life.say("p", cpu=4)
+    assert life.round().again
+    assert life.cluster.log == [f"apply {FLAVORS}/mq.g.p"]
+    assert life.round().again
+    assert life.cluster.log[1:] == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b"]
+    assert not life.round().again
+    assert life.cluster.log[3] == "status mq"
+    assert life.flavors() == life.flavors("b") == {"mq.g.p"}
+
+
+def test_a_pool_goes_with_its_flavor_last(life: Life) -> None:
+    life.cluster.set_master(raw(remote(canLendTo=[lends("b")])))
+    life.say("p", cpu=4)
+    life.settle()
+    life.cluster.log.clear()
+    life.settle(after_s=30)
+    writes = [line for line in life.cluster.log if not line.startswith(("status", "event"))]
+    assert writes == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b", f"delete {FLAVORS}/mq.g.p"]
+    assert life.status()["pools"][0]["state"] == "Lost"
+
+
+def test_at_rest_nothing_is_written_and_news_once_a_minute(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4, memory="1Gi")
+    life.settle()
+    before = life.cluster.writes
+    for _ in range(300):
+        life.now_s += 2
+        life.say("p", cpu=4, memory="1024Mi")
+        life.round()
+    assert life.cluster.writes - before == 10  # in ten minutes
+    assert set(life.cluster.log[before:]) == {"status mq"}
+
+
+def test_a_queue_that_is_no_longer_lent_to_goes(life: Life) -> None:
+    life.cluster.set_master(raw(remote(canLendTo=[lends("b"), lends("c")])))
+    life.say("p", cpu=4)
+    life.settle()
+    life.cluster.set_master(raw(remote(canLendTo=[lends("c")])))
+    life.settle()
+    assert set(life.cluster.objects[QUEUES]) == {"mq", "c"}
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_one_that_cannot_be_read_does_not_hinder_others(life: Life) -> None:
+    wrong = raw(remote(nats={"poolRegExp": "("}), name="wrong")
+    life.cluster.set_master({**wrong, "metadata": {**wrong["metadata"], "uid": "other"}})
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    status, reason, message = life.condition(name="wrong")
+    assert (status, reason) == ("False", "InvalidSpec")
+    assert message.startswith("spec.flavors[0].natsFlavor.poolRegExp: is not a regular expression")
+    assert life.flavors() == {"mq.g.p"}
+
+
+def test_without_kueue_that_is_what_is_said(life: Life) -> None:
+    life.cluster.version = ""
+    life.cluster.set_master(raw(remote()))
+    outcome = life.round()
+    assert life.condition()[:2] == ("False", "KueueMissing")
+    assert list(outcome.sources)  # pools are heard all the same
+    life.cluster.version = "v1beta1"  # it is installed
+    life.say("p", cpu=4)
+    life.settle()
+    assert life.condition()[0] == "True"
+    assert life.cluster.objects[QUEUES]["mq"]["apiVersion"] == "kueue.x-k8s.io/v1beta1"
+
+
+def test_an_upgrade_of_kueue_is_noticed(life: Life) -> None:
+    life.cluster.version = "v1beta1"
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    life.cluster.version = ""  # its definitions are replaced
+    life.round()
+    life.cluster.version = "v1beta2"
+    life.settle()
+    assert life.cluster.objects[QUEUES]["mq"]["spec"]["cohortName"] == "mq"
+
+
+@pytest.mark.parametrize("kind", [Rejected, NotAllowed, Conflicting])
+def test_what_was_refused_is_told_and_tried_again(life: Life, kind: Any) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.cluster.failures = [kind(f"ClusterQueue mq{i}", "it may not be") for i in range(2)]
+    life.say("p", cpu=4)
+    outcome = life.round()
+    assert not outcome.again  # not at once: nothing says that it would be better then
+    assert life.condition()[:2] == ("False", "Refused")
+    assert "ClusterQueue mq0: it may not be" in life.condition()[2]
+    life.settle()
+    assert life.condition()[0] == "True"
+
+
+def test_a_cluster_that_cannot_be_reached_ends_the_round(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.cluster.failures = [Unreachable("ClusterQueue mq", "connection refused")]
+    with pytest.raises(Unreachable):
+        life.round()
+
+
+def test_a_foreign_queue_and_flavor_are_left_alone(life: Life) -> None:
+    life.cluster.put(QUEUES, "b", {"mine": True})
+    life.cluster.put(FLAVORS, "mq.g.p", {"mine": True})
+    life.cluster.set_master(raw(remote(canLendTo=[lends("b")])))
+    life.say("p", cpu=4)
+    life.say("q", cpu=4)
+    life.settle()
+    assert life.cluster.objects[QUEUES]["b"]["spec"] == {"mine": True}
+    assert life.cluster.objects[FLAVORS]["mq.g.p"]["spec"] == {"mine": True}
+    assert life.flavors() == {"mq.g.q"}
+    status, reason, message = life.condition()
+    assert (status, reason) == ("False", "Conflict")
+    assert "ResourceFlavor mq.g.p, ClusterQueue b: there already, and not ours" in message
+
+
+def test_a_local_flavor_counts_when_it_is_there(life: Life) -> None:
+    life.cluster.set_master(raw(local()))
+    life.settle()
+    assert life.flavors() == set()
+    assert "there is no ResourceFlavor local" in life.condition("PoolsHealthy")[2]
+    life.cluster.put(FLAVORS, "local")
+    life.settle()
+    assert life.flavors() == {"local"}
+    life.cluster.objects[FLAVORS]["local"]["metadata"]["deletionTimestamp"] = "now"
+    life.settle()  # the queue would stand still without it
+    assert life.flavors() == set()
+    assert "local" not in life.cluster.objects[FLAVORS]
+
+
+def test_somebody_who_undoes_our_writes_is_not_fought_without_end(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    again = []
+    for _ in range(5):
+        life.cluster.objects[QUEUES]["mq"]["spec"]["resourceGroups"] = []
+        again.append(life.round().again)
+        assert life.flavors() == {"mq.g.p"}  # it is set right, in each round
+    assert again == [True, False, False, False, False]
+    assert life.condition()[1:] == (
+        "Undone",
+        "mq: somebody else changes what is written there each time",
+    )
+    life.settle()
+    assert life.condition()[0] == "True"
+
+
+# --- NATS -----------------------------------------------------------------------------------------
+
+
+def test_a_source_that_cannot_be_reached_is_told_and_keeps_its_pools(life: Life) -> None:
+    ref = {"natsConnectorSecretRef": {"name": "s", "key": "k"}, "natsConnector": "nats://x"}
+    life.cluster.secrets["s", "k"] = "pw"
+    life.cluster.set_master(raw(remote(nats=ref)))
+    (source,) = life.round().sources
+    life.tracker.hear(source, Resources("p", {"cpu": "4"}), life.now_s, DAY)
+    life.settle()
+    life.cluster.secrets.clear()
+    life.settle(after_s=5)
+    assert life.condition("NATSConnected")[0] == "False"
+    assert "Secret ours/s: not found" in life.condition("NATSConnected")[2]
+    assert life.flavors() == {"mq.g.p"}
+    life.settle(after_s=30)
+    assert life.flavors() == set()
+
+
+def test_the_interval_that_submitters_are_told_is_the_shortest_that_is_needed(life: Life) -> None:
+    life.cluster.set_master(
+        raw(remote("a", nats={"poolTimeout": 60}), remote("b", nats={"poolTimeout": 20}))
+    )
+    (wanted,) = life.round().sources.values()
+    assert wanted.interval_s == 10
+    assert wanted.settings.password == "pw"
+
+
+def test_who_publishes_too_rarely_is_named(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    assert life.condition("PoolsHealthy")[1] == "AllAlive"
+    life.now_s += 20
+    life.say("p", cpu=4)
+    life.settle()
+    assert life.condition("PoolsHealthy")[1] == "Warning"
+    assert "p: speaks every 20 s only, and poolTimeout is 30 s" in life.condition("PoolsHealthy")[2]
+
+
+# --- restarts -------------------------------------------------------------------------------------
+
+
+def test_a_restart_waits_for_pools_as_long_as_their_timeout(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    life.restart()
+    writes = life.cluster.writes
+    life.settle(after_s=3600)  # it was away for an hour
+    assert life.flavors() == {"mq.g.p"}
+    assert life.cluster.writes == writes
+    life.settle(after_s=29)
+    assert life.flavors() == {"mq.g.p"}
+    life.settle(after_s=1)
+    assert life.flavors() == set()
+
+
+def test_once_waits_for_nobody(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.say("q", cpu=4)
+    life.settle()
+    life.restart(strict=True)
+    life.now_s += 300
+    life.say("q", cpu=3)  # it has answered to hello
+    life.settle()
+    assert life.flavors() == {"mq.g.q"}
+
+
+# --- any life -------------------------------------------------------------------------------------
+
+POOLS = st.sampled_from(["a", "b", "C_", "d"])
+MASTERS = st.sampled_from(
+    [
+        raw(remote()),
+        raw(remote(canLendTo=[lends("x", cpu=1)])),
+        raw(remote(canLendTo=[lends("x"), lends("y")]), local()),
+        raw(remote("h", nats={"poolRegExp": "[a-c]"}), remote("g")),
+        raw(local(), remote(), drain=["a"]),
+    ]
+)
+HAPPENINGS = st.one_of(
+    st.tuples(st.just("say"), POOLS, st.integers(0, 9)),
+    st.tuples(st.just("wait"), st.integers(1, 40)),
+    st.tuples(st.just("master"), MASTERS),
+    st.just(("drop",)),
+    st.just(("restart",)),
+    st.just(("round",)),
+    st.just(("fail",)),
+    st.just(("local",)),
+    st.just(("terminate local",)),
+)
+AGAIN = Unreachable("the cluster", "gone for a moment")
+
+
+def happen(life: Life, what: tuple[Any, ...]) -> None:
+    cluster = life.cluster
+    if what[0] == "say":
+        life.say(what[1], cpu=what[2])
+    elif what[0] == "wait":
+        life.now_s += what[1]
+    elif what[0] == "master":
+        cluster.set_master(what[1])
+    elif what[0] == "drop" and cluster.owners:
+        cluster.drop_master("mq")
+    elif what[0] == "restart":
+        life.restart()
+    elif what[0] == "local" and "local" not in cluster.objects[FLAVORS]:
+        cluster.put(FLAVORS, "local")
+    elif what[0] == "terminate local" and "local" in cluster.objects[FLAVORS]:
+        cluster.objects[FLAVORS]["local"]["metadata"]["deletionTimestamp"] = "now"
+    elif what[0] in ("round", "fail"):
+        cluster.failures = [AGAIN] if what[0] == "fail" else []
+        try:
+            life.round()
+        except Unreachable:
+            life.troubles = {}
+        cluster.failures = []
+
+
+@settings(max_examples=150, deadline=None)
+@given(happenings=st.lists(HAPPENINGS, max_size=25), last=MASTERS)
+def test_whatever_happens_no_write_is_unsafe_and_all_comes_to_what_is_planned(
+    happenings: list[tuple[Any, ...]], last: dict[str, Any]
+) -> None:
+    life = Life()
+    for what in happenings:
+        happen(life, what)
+        assert life.cluster.unsafe == []
+    life.cluster.set_master(last)
+    for pool in "ab":
+        life.say(pool, cpu=1)
+    life.settle()
+    life.now_s += 31
+    for pool in "ab":
+        life.say(pool, cpu=1)
+    life.settle()
+    assert life.cluster.unsafe == []
+    alone = Life(now_s=life.now_s)  # the same, without a past
+    alone.cluster.set_master(last)
+    if "local" in life.cluster.objects[FLAVORS]:
+        alone.cluster.put(FLAVORS, "local")
+    for pool in "ab":
+        alone.say(pool, cpu=1)
+    alone.settle()
+    for plural in (FLAVORS, QUEUES):
+        there, wanted = life.cluster.objects[plural], alone.cluster.objects[plural]
+        assert there.keys() == wanted.keys()
+        for name, item in there.items():
+            assert item["spec"] == wanted[name]["spec"]
+    assert {
+        p["name"]: p["state"] for p in life.status()["pools"] if p["state"] != planning.LOST
+    } == {p["name"]: p["state"] for p in alone.status()["pools"] if p["state"] != planning.LOST}
