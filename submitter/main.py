@@ -3,7 +3,7 @@
     interlink-submitter [--config FILE]          run until SIGTERM or SIGINT
     interlink-submitter check [--config FILE]    try everything that the service will need
     interlink-submitter sample                   print a configuration file with every key
-    interlink-submitter import-slurm-config FILE make one from interLink's SlurmConfig.yaml
+    interlink-submitter import-slurm-config [FILE] make one from interLink's SlurmConfig.yaml
 
 Exit codes: 0 when ended by a signal (or when all is well, for ``check``), 1 when something is
 wrong, 2 when the configuration or the command line is.
@@ -66,19 +66,21 @@ def _parser() -> argparse.ArgumentParser:
     commands.add_parser("sample", help="print a configuration file with every key explained")
     words = "make a configuration file from that of interLink's Slurm plugin"
     old = commands.add_parser("import-slurm-config", help=words)
-    old.add_argument("file", metavar="FILE", type=Path, help="its SlurmConfig.yaml")
+    what = "its SlurmConfig.yaml (default: where the plugin would look for it)"
+    old.add_argument("file", metavar="FILE", type=Path, nargs="?", help=what)
     words = "where to write it (default: standard output)"
     old.add_argument("--output", metavar="FILE", type=Path, help=words)
     return parser
 
 
-def import_slurm_config(path: Path, output: Optional[Path]) -> int:
+def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
     """Write our configuration made from an older one; says on standard error what became of it."""
     from submitter import slurm_import
 
+    found = variables(slurm_import.VARIABLES)
+    path = path or slurm_import.place(found)
     try:
-        text = slurm_import.read(path)
-        made = slurm_import.convert(text, str(path), variables(slurm_import.VARIABLES))
+        made = slurm_import.convert(slurm_import.read(path), str(path), found)
     except ConfigError as error:
         sys.stderr.write(f"interlink-submitter: {error}\n")
         return WRONG_CONFIGURATION

@@ -6,13 +6,14 @@ became, or why it has no place here and what to do instead.
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Optional
+from typing import Any, NamedTuple
 
 import yaml
 
+from submitter import slurm_import_flavors
+from submitter.backends import slurm_options
 from submitter.settings_file import EXAMPLE, load
 from templates import build_config_file, legacy_config
 from templates.errors import ConfigError
@@ -36,7 +37,16 @@ VARIABLES: Mapping[str, str] = {
     "SHARED_FS": "",
     "CUSTOMKUBECONF": "",
     "SLURMCONFIGPATH": "",
+    "ENABLE_TRACING": "",
+    "TELEMETRY_ENDPOINT": "",
+    "TELEMETRY_UNIQUE_ID": "",
+    "TELEMETRY_CA_CRT_FILEPATH": "",
+    "TELEMETRY_CLIENT_CRT_FILEPATH": "",
+    "TELEMETRY_CLIENT_KEY_FILEPATH": "",
+    "TELEMETRY_INSECURE_SKIP_VERIFY": "",
 }
+DEFAULT_PATH = "/etc/interlink/SlurmConfig.yaml"
+_TRACES = "refused: no traces are sent; the log says what becomes of each job"
 _TSOCKS = (
     "refused: is not supported as a key: let build.script.header start the connection"
     " (ssh -f -N -D PORT LOGIN_NODE) and export what programs need (LD_PRELOAD, ALL_PROXY)"
@@ -57,7 +67,8 @@ REFUSED: Mapping[str, str] = {
     "ResourceScriptPath": "refused: resources are found out by sinfo; fixed ones are `resources`",
     "SHARED_FS": "works always: the pool's directory is on the file system that all nodes share",
     "CUSTOMKUBECONF": "refused: it never had an effect; the submitter needs no Kubernetes",
-    "SLURMCONFIGPATH": "is the file that this command was given",
+    "SLURMCONFIGPATH": "is the file that is read where none is named on the command line",
+    **{name: _TRACES for name in VARIABLES if name.startswith(("ENABLE_TRACING", "TELEMETRY_"))},
 }
 
 
@@ -111,7 +122,8 @@ def convert(text: str, name: str, variables: Mapping[str, str]) -> Imported:
         _take(draft, key, value, values)
     _finish(draft, values)
     written = yaml.safe_dump(draft.document(), sort_keys=False, allow_unicode=True)
-    load(written, "what was made of it")
+    (pool,) = load(written, "what was made of it").pools
+    slurm_options.load(pool.options, pool.name)
     return Imported(_TITLE + written, tuple(draft.lines))
 
 
@@ -170,7 +182,8 @@ def _finish(draft: _Draft, values: Mapping[str, Any]) -> None:
         )
     if "directory" not in draft.pool:
         draft.pool["directory"] = EXAMPLE.pools[0].directory
-        draft.say("DataRootFolder", "was not given: fill in pools[0].directory")
+        if "DataRootFolder" not in values:
+            draft.say("DataRootFolder", "was not given: fill in pools[0].directory")
 
 
 # --- keys with a meaning of their own ------------------------------------------------------------
@@ -202,7 +215,9 @@ def _log_level(level: str) -> Any:
 
 def _taints(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
     found = []
-    for taint in value if isinstance(value, list) else []:
+    if not isinstance(value, list) or not all(isinstance(taint, dict) for taint in value):
+        return "refused: must be a list of taints, each with Key, Value and Effect"
+    for taint in value:
         parts = {str(k).lower(): str(v or "") for k, v in taint.items()}
         found.append(f"{parts.get('key', '')}={parts.get('value', '')}:{parts.get('effect', '')}")
     draft.pool["taints"] = found
@@ -212,68 +227,17 @@ def _taints(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
 def _flavors(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
     if not isinstance(value, dict):
         return "refused: must be a mapping of flavors"
-    names = sorted(value, key=lambda name: name == values.get("DefaultFlavor"))
-    made = []
-    for name in names:
-        flavor, words = _flavor(str(name), value[name] or {})
-        made.append(flavor)
-        draft.lines += [f"Flavors.{name}.{line}" for line in words]
-    # Those for GPUs come first, and keep others away.
-    made.sort(key=lambda flavor: -int(flavor.get("min_gpus", 0)))
-    draft.options["flavors"] = made
+    made = slurm_import_flavors.convert(value, str(values.get("DefaultFlavor") or ""))
+    draft.options["flavors"] = made.flavors
+    draft.lines += made.lines
     return "is pools[0].options.flavors: the first one that fits counts; see their order"
 
 
-def _flavor(name: str, raw: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    flags = [word for line in raw.get("SlurmFlags") or [] for word in shlex.split(str(line))]
-    flavor: dict[str, Any] = {"name": name.replace(".", "-"), "flags": []}
-    words = []
-    for flag in _joined(flags):
-        option, equals, value = flag.lstrip("-").partition("=")
-        option = {"p": "partition", "A": "account", "q": "qos", "C": "constraint"}.get(
-            option, option
-        )
-        if option in ("partition", "account", "qos", "reservation", "constraint") and equals:
-            flavor[option] = value
-            continue
-        if (
-            option.startswith("gpus")
-            or (option in ("G", "gres") and "gpu" in flag)
-            or option == "G"
-        ):
-            flavor["min_gpus"] = 1
-            words.append(f"SlurmFlags: {flag}: the pod's own GPUs are asked for (min_gpus: 1)")
-            continue
-        flavor["flags"].append(flag)
-    for key in ("CPUDefault", "MemoryDefault"):
-        if raw.get(key):
-            words.append(
-                f"{key}: refused: pods that ask for nothing get build.defaults of the pool"
-            )
-    if raw.get("UID") is not None:
-        words.append("UID: refused: jobs run as the user that the submitter runs as")
-    return {key: value for key, value in flavor.items() if value != []}, words
-
-
-def _joined(words: list[str]) -> Iterator[str]:
-    """``-p short`` as ``-p=short``, so that each flag is one word."""
-    waiting: Optional[str] = None
-    for word in words:
-        if waiting is not None and not word.startswith("-"):
-            yield f"{waiting}={word}"
-            waiting = None
-            continue
-        if waiting is not None:
-            yield waiting
-        waiting = word if "=" not in word else None
-        if waiting is None:
-            yield word
-    if waiting is not None:
-        yield waiting
-
-
 def _default_flavor(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
-    return "is the last of pools[0].options.flavors: it is for what no other one is for"
+    flavors = values.get("Flavors")
+    if not isinstance(flavors, dict) or str(value) not in map(str, flavors):
+        return "refused: there is no such flavor"
+    return "is the first of pools[0].options.flavors that is not for GPUs: it takes what is left"
 
 
 _OWN = {
@@ -286,6 +250,11 @@ _OWN = {
     "Flavors": _flavors,
     "DefaultFlavor": _default_flavor,
 }
+
+
+def place(variables: Mapping[str, str]) -> Path:
+    """Where the old plugin would look for its file."""
+    return Path(variables.get("SLURMCONFIGPATH") or DEFAULT_PATH)
 
 
 def read(path: Path) -> str:

@@ -133,7 +133,7 @@ class Slurm(Backend):
             if row is None or row.name != ticket.name:  # numbers may be given out again
                 left.append(ticket)
                 continue
-            sightings[ticket.name] = sighting = self._sight(row)
+            sightings[ticket.name] = sighting = self._sight(row, ticket)
             if self._ends_slowly(row) and sighting.phase != ENDED:
                 left.append(ticket)
         if left:
@@ -154,8 +154,8 @@ class Slurm(Backend):
         answer = self._commands.ask("squeue", *asked, "-O", slurm_parsing.QUEUE_FORMAT)
         return {row.number: row for row in slurm_parsing.queue_rows(answer)}
 
-    def _sight(self, row: Row) -> Sighting:
-        found = sighting_of(row)
+    def _sight(self, row: Row, ticket: Ticket) -> Sighting:
+        found = sighting_of(row, ticket.directory)
         if found is None:  # a state that is new: nothing changes
             return self._last.get(row.name, Sighting())
         return found
@@ -175,7 +175,9 @@ class Slurm(Backend):
         unknown = False
         for ticket in left:
             row = rows.get(ticket.native) if rows is not None else None
-            sighting = sighting_of(row) if row is not None and row.name == ticket.name else None
+            if row is not None and row.name != ticket.name:
+                row = None
+            sighting = sighting_of(row, ticket.directory) if row is not None else None
             if sighting is not None and sighting.phase == ENDED:
                 # Who cancels a job is named, unless it is a controller that has lost it.
                 forgotten = row is not None and row.state.strip() == "CANCELLED"

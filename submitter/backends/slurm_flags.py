@@ -151,23 +151,34 @@ def merged(*sources: Options) -> Options:
             if not group.isdisjoint(source):
                 result = {name: value for name, value in result.items() if name not in group}
         if "gres" not in source and not _GPUS.isdisjoint(source):
-            result = _without_gpus(result)
+            result = without_gpus(result)
         if "gpu" in _kinds(source.get("gres")):
             result = {name: value for name, value in result.items() if name not in _GPUS}
+        gres = _both_gres(result.get("gres"), source.get("gres"))
         result = {name: value for name, value in result.items() if name not in source}
         result.update(source)
+        if gres:
+            result["gres"] = gres
     return result
+
+
+def _both_gres(earlier: Optional[str], later: Optional[str]) -> Optional[str]:
+    """The later one, and of the earlier one what it says of other kinds of resources."""
+    if not earlier or not later or later == "none":
+        return later
+    kinds = _kinds(later)
+    return ",".join([part for part in earlier.split(",") if not _kinds(part) <= kinds] + [later])
 
 
 def _kinds(gres: Optional[str]) -> set[str]:
     return {name.partition(":")[0] for name in wanted_gres(gres or "")}
 
 
-def _without_gpus(options: Options) -> Options:
-    """Their --gres says nothing of GPUs any more."""
+def without_gpus(options: Options) -> Options:
+    """The same for a job without GPUs."""
     parts = (options.get("gres") or "").split(",")
     others = [part for part in parts if part and "gpu" not in _kinds(part)]
-    rest = {name: value for name, value in options.items() if name != "gres"}
+    rest = {name: value for name, value in options.items() if name not in ("gres", *_GPUS)}
     return {**rest, "gres": ",".join(others)} if others else rest
 
 

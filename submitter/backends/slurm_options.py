@@ -5,10 +5,12 @@ The dataclasses are the only list of the keys; the table in docs/slurm.md follow
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
+from submitter.backends import slurm_flags
+from submitter.errors import Forbidden
 from templates.errors import ConfigError
 from templates.settings_schema import Form
 from templates.settings_types import REQUIRED, Choice, Count, CountOrZero, Kind, Word
@@ -123,6 +125,15 @@ def _mistakes(options: Options) -> Iterator[tuple[str, str]]:
         if flavor.name in seen:
             yield f"flavors[{number}].name", "is that of another flavor, too"
         seen.add(flavor.name)
+        yield from _wrong_flags(flavor.flags, f"flavors[{number}].flags")
+    yield from _wrong_flags(options.flags, "flags")
     for name in options.export:
         if not name.replace("_", "a").isalnum():
             yield "export", f"{name} is no name of a variable"
+
+
+def _wrong_flags(flags: Iterable[str], key: str) -> Iterator[tuple[str, str]]:
+    try:
+        slurm_flags.parse(flags, "")
+    except Forbidden as error:
+        yield key, str(error)[2:]

@@ -24,6 +24,7 @@ from templates.shell import quote
 
 FLAGS = "the annotation flags"
 FLAVOR = "flavor"
+UNDERSTOOD = (policy.FLAGS, FLAVOR)
 _OF_A_FLAVOR = ("partition", "account", "qos", "reservation", "constraint")
 _ANY = Flavor()
 
@@ -64,6 +65,7 @@ class Request(NamedTuple):
 
 def request(job: Job, pool: Pool, site: SiteOptions) -> Request:
     """What a job asks Slurm for; ``Forbidden`` if the site does not give that."""
+    _check_annotations(job)
     own = _own_options(job, pool)
     derived = _derived(job, site)
     always = slurm_flags.parse(site.flags, f"pool {pool.name}: options.flags")
@@ -82,8 +84,16 @@ def request(job: Job, pool: Pool, site: SiteOptions) -> Request:
 # --- where options come from ---------------------------------------------------------------------
 
 
+def _check_annotations(job: Job) -> None:
+    """What is asked for by a name that means nothing here is refused, and not left out."""
+    for name in job.annotations:
+        if "/" not in name and name not in UNDERSTOOD:  # condor/...: for HTCondor's pools
+            known = " and ".join(UNDERSTOOD)
+            raise Forbidden(f"the annotation {name} means nothing to a Slurm pool: {known} do")
+
+
 def _own_options(job: Job, pool: Pool) -> Options:
-    text = job.annotations.get("flags", "")
+    text = job.annotations.get(policy.FLAGS, "")
     own = slurm_flags.parse(slurm_flags.words_of(text, FLAGS), FLAGS)
     if "requeue" in own and not pool.build.script.rerun:
         raise Forbidden(f"{FLAGS}: --requeue: this site runs no job a second time")

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import os
+import re
 from typing import Optional
 
 from submitter.backends.base import Sighting
 from submitter.backends.slurm_parsing import Row, exit_code_of
-from submitter.backends.slurm_states import OOM_CODE, State, first_word, state_of, waiting_words
+from submitter.backends.slurm_states import (
+    OOM_CODE,
+    STATES,
+    State,
+    first_word,
+    state_of,
+    waiting_words,
+)
 from templates.states import ENDED, QUEUED, STARTED
 
 # Of FAILED jobs: what Slurm's own exit codes (EXIT:SIGNAL) mean.
+_KILLED = "0:9"
 _CODES = {
     "0:53": "its node could not open the job's directory or output file",
-    "0:9": "it was killed, as Slurm does with a job that uses more memory than it has",
+    _KILLED: "it was killed, as Slurm does with a job that uses more memory than it has",
 }
+# Where no control group limits memory, a job that is killed for it is FAILED, as if anybody had
+# killed it: only the node says why, in the job's output.
+_OVER_MEMORY = re.compile(rb"exceeded (?:job )?memory limit", re.IGNORECASE)
+_TAIL = 64 * 1024  # bytes at the end of the output
 _PUT_BACK = ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
-def sighting_of(row: Row) -> Optional[Sighting]:
-    """None for a state that nobody knows here."""
+def sighting_of(row: Row, directory: str = "") -> Optional[Sighting]:
+    """None for a state that nobody knows here; ``directory`` is the job's."""
     state = state_of(row.state)
     if state is None:
         return None
+    if row.state == "FAILED" and row.exit_code == _KILLED and _over_memory(f"{directory}/output"):
+        state = STATES["OUT_OF_MEMORY"]
     if state.phase == STARTED:
         return Sighting(STARTED)
     if state.phase == QUEUED:
@@ -43,7 +59,9 @@ def _waiting(row: Row, state: State) -> Sighting:
 
 def _ended(row: Row, state: State) -> Sighting:
     code = exit_code_of(row.exit_code)
-    words = _CODES.get(row.exit_code, state.words) if row.state == "FAILED" else state.words
+    words = state.words
+    if state is STATES["FAILED"]:
+        words = _CODES.get(row.exit_code, words)
     told = f" (exit code {row.exit_code})" if code else ""
     if state.exit_code == OOM_CODE:
         code = OOM_CODE
@@ -55,3 +73,13 @@ def _ended(row: Row, state: State) -> Sighting:
         at_ms=row.end_s * 1000,
         lost=state.lost,
     )
+
+
+def _over_memory(output: str) -> bool:
+    """Whether the end of a job's output says so."""
+    try:
+        with open(output, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
+            return _OVER_MEMORY.search(file.read(_TAIL)) is not None
+    except OSError:
+        return False

@@ -62,6 +62,8 @@ def test_the_pods_flags_win() -> None:
     gpus = {"gpus": {"nvidia.com/gpu": 2}}
     assert "gres" not in asked("--gpus=a100:2", job=gpus)
     assert asked("--gres=gpu:h100:1", job=gpus)["gres"] == "gpu:h100:1"
+    assert asked("--gres=shard:3", job=gpus)["gres"] == "gpu:2,shard:3"
+    assert asked("--gres=none", job=gpus)["gres"] == "none"
     assert asked("-n4 -n 5")["ntasks"] == "5"
     assert asked("--part=x")["partition"] == "x"
     assert asked("""--comment='a "b" \\ $c # d'""")["comment"] == 'a "b" \\ $c # d'
@@ -93,6 +95,16 @@ def test_flags_that_are_refused(flags: str, words: str) -> None:
         asked(flags)
     assert words in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_what_annotations_mean_something() -> None:
+    other = {"annotations": {"condor/requirements": "x", "flags": "-n 2"}}
+    made = job_of()._replace(**other)
+    where = Pool(name="p", directory="/shared/p")
+    assert "--ntasks=2\n" in script(made, "/d", where, load({}, "p"))
+    for name in ("enroot-options", "flag"):
+        with pytest.raises(Forbidden, match=f"annotation {name} means nothing to a Slurm pool"):
+            script(made._replace(annotations={name: "x"}), "/d", where, load({}, "p"))
 
 
 def test_the_policy_holds_for_what_flags_ask_for() -> None:
@@ -143,6 +155,8 @@ def test_resources_that_have_no_name_in_slurm() -> None:
         ({"capacity": "some"}, "capacity: must be one of total, free"),
         ({"timeout_s": 0}, "timeout_s: must be from 1"),
         ({"export": ["A=1"]}, "export: A=1 is no name of a variable"),
+        ({"flags": ["--uid=0"]}, "flags: --uid cannot be used here"),
+        ({"flavors": [{"name": "a", "flags": ["x"]}]}, "flavors[0].flags: x is no flag of sbatch"),
     ],
 )
 def test_mistakes_in_the_options(options: dict[str, Any], words: str) -> None:

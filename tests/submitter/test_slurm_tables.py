@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Optional
 
 import pytest
 
@@ -60,6 +61,30 @@ def test_what_a_state_means(state: str, code: str, expected: tuple[str, str, int
     seen = sighting_of(Row("1", "n", state, exit_code=code))
     assert seen is not None
     assert (seen.phase, seen.reason, seen.exit_code) == expected
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        ("slurmstepd: error: Job 5 exceeded memory limit (9 > 1), being killed\n", "OOMKilled"),
+        ("error: Exceeded job memory limit\n", "OOMKilled"),
+        ("[...] StepId=1.batch exceeded memory limit (207335424 > 62914560)" + 9 * "\n", "OOMKilled"),
+        ("Killed\n", ""),
+        (None, ""),
+    ],
+)
+def test_memory_is_told_from_other_kills_by_the_output(
+    tmp_path: Path, said: Optional[str], reason: str
+) -> None:
+    if said is not None:
+        (tmp_path / "output").write_text("x" * 100_000 + said)
+    seen = sighting_of(Row("1", "n", "FAILED", exit_code="0:9"), str(tmp_path))
+    assert seen is not None
+    assert (seen.reason, seen.exit_code) == (reason, 137)
+    assert seen.message.startswith("Slurm: FAILED (exit code 0:9): it ")
+    other = sighting_of(Row("1", "n", "FAILED", exit_code="3:0"), str(tmp_path))
+    assert other is not None
+    assert other.reason == ""
 
 
 def test_a_requeue_is_told() -> None:
