@@ -44,8 +44,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         sys.stderr.write(f"render-pod: {error}\n")
         return 2
     except OSError as error:
-        sys.stderr.write(f"render-pod: {error.filename}: {error.strerror}\n")
+        sys.stderr.write(f"render-pod: {error.filename or 'output'}: {error.strerror}\n")
         return 2
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 0
 
 
@@ -106,11 +108,13 @@ def _read_config(arguments: argparse.Namespace) -> BuildConfig:
 
 
 def _run(job: Job, keep: bool) -> int:
+    told = _listen()
     parent = Path(tempfile.mkdtemp(prefix="render-pod-"))
     directory = parent / job.name
     try:
         write_job(job, directory)
-        code = _follow(job, directory)
+        code = _follow(job, directory, told)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         _show_logs(job, directory)
         return code
     finally:
@@ -120,26 +124,41 @@ def _run(job: Job, keep: bool) -> int:
             shutil.rmtree(parent, ignore_errors=True)
 
 
-def _follow(job: Job, directory: Path) -> int:
+def _listen() -> list[int]:
+    """From now on, whatever tells this program to end is noted here, for the pod to be ended."""
+    told: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: told.append(number))
+    return told
+
+
+def _follow(job: Job, directory: Path, told: list[int]) -> int:
     """Run the script, and print each change of state; Ctrl-C ends the pod as a deletion would."""
     shown: dict[str, str] = {}
-    records = directory / "records"
     process = subprocess.Popen(
         ["bash", str(directory / "job.sh"), str(directory), str(directory / "spool")],
         stdin=subprocess.DEVNULL,
         start_new_session=True,
     )
-    while True:
-        try:
+    try:
+        while True:
             done = process.poll() is not None
-            state = fold(parse_lines(records.read_bytes())) if records.exists() else JobState()
-            _show_changes(job, state, shown)
+            _show_changes(job, _state(directory), shown)
             if done:
                 return process.returncode if process.returncode >= 0 else 128 - process.returncode
+            if told:
+                told.clear()
+                sys.stderr.write("render-pod: ending the pod (TERM, its grace period, KILL)\n")
+                process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
-        except KeyboardInterrupt:
-            sys.stderr.write("render-pod: ending the pod (TERM, its grace period, KILL)\n")
-            process.send_signal(signal.SIGTERM)
+    finally:  # also when nobody reads any more what this prints
+        process.send_signal(signal.SIGTERM)
+        process.wait()
+
+
+def _state(directory: Path) -> JobState:
+    records = directory / "records"
+    return fold(parse_lines(records.read_bytes())) if records.exists() else JobState()
 
 
 def _show_changes(job: Job, state: JobState, shown: dict[str, str]) -> None:
@@ -148,7 +167,8 @@ def _show_changes(job: Job, state: JobState, shown: dict[str, str]) -> None:
         text = describe(container)
         if shown.get(name) != text:
             shown[name] = text
-            sys.stdout.write(f"{kind:8} {name:20} {text}\n")
+            below = "\n" + " " * 30  # where the states stand
+            sys.stdout.write(f"{kind:8} {name:20} {text.rstrip().replace(chr(10), below)}\n")
     if state.message and shown.get("") != state.message:
         shown[""] = state.message
         sys.stdout.write(f"pod      {state.message}\n")

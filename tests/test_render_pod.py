@@ -244,9 +244,9 @@ def test_a_run_shows_states_as_they_change_then_logs(tmp_path: Path) -> None:
     assert ["main", "c0", "waiting PodInitializing"] in [row[:3] for row in rows]
     prep = [line for line in states.splitlines() if line.startswith("init ")]
     assert "waiting" in prep[0] or "running" in prep[0]
-    assert re.search(r"terminated Completed exit 0 after 0\.\d s$", prep[-1])
+    assert re.search(r"terminated Completed exit 0 after \d+\.\d s$", prep[-1])
     c0 = [line for line in states.splitlines() if " c0 " in line]
-    assert re.search(r"terminated Error exit 3 after 0\.\d s$", c0[-1])
+    assert re.search(r"terminated Error exit 3 after \d+\.\d s$", c0[-1])
     assert states.index(prep[-1]) < states.index(c0[-1])
     assert "out\nerr\n" in logs
     assert " prep, start 0\nready\n" in logs
@@ -276,15 +276,23 @@ def test_a_pod_that_is_refused_is_not_run(tmp_path: Path) -> None:
     assert "command" in one_line(render(path, "--run", "--runtime", "host", temporary=tmp_path))
 
 
-@pytest.mark.parametrize("times", [1, 3])
-def test_ctrl_c_ends_the_pod_and_leaves_nothing(tmp_path: Path, times: int) -> None:
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
+def endless(folder: Path) -> Path:
+    """A pod that runs until it is told to end, and its processes can be found."""
     script = (
         "trap 'echo told; exit 7' TERM; (setsid sleep 600 &); echo up; while :; do sleep 0.1; done"
     )
-    mark = {"env": [{"name": MARK, "value": tmp_path.name}]}
-    path = manifest(tmp_path, pod(sh(script, **mark), terminationGracePeriodSeconds=5))
+    mark = {"env": [{"name": MARK, "value": folder.name}]}
+    return manifest(folder, pod(sh(script, **mark), terminationGracePeriodSeconds=5))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("times", [1, 3])
+def test_ctrl_c_ends_the_pod_and_leaves_nothing(
+    tmp_path: Path, number: signal.Signals, times: int
+) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    path = endless(tmp_path)
     output = tmp_path / "output"
     with output.open("wb") as file:
         process = subprocess.Popen(
@@ -297,7 +305,7 @@ def test_ctrl_c_ends_the_pod_and_leaves_nothing(tmp_path: Path, times: int) -> N
     wait_for(lambda: "running" in output.read_text())
     wait_for(lambda: any("up" in log.read_text() for log in temporary.rglob("c0.0.log")))
     for _ in range(times):
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         time.sleep(0.05)
     assert process.wait(60) == 7, output.read_text()
     text = output.read_text()
@@ -307,6 +315,33 @@ def test_ctrl_c_ends_the_pod_and_leaves_nothing(tmp_path: Path, times: int) -> N
     assert "Traceback" not in text
     assert list(temporary.iterdir()) == []
     wait_for(lambda: not marked_processes(tmp_path.name))
+
+
+def test_a_run_whose_reader_goes_away_ends_the_pod_and_leaves_nothing(tmp_path: Path) -> None:
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        command(endless(tmp_path), "--run"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        env=environment(temporary),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # it waits; the next one will be that it runs
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as errors:
+        assert b"Traceback" not in errors.read()
+    assert process.wait(60) != 0
+    assert list(temporary.iterdir()) == []
+    wait_for(lambda: not marked_processes(tmp_path.name))
+
+
+def test_a_message_of_several_lines_stands_below_the_state(tmp_path: Path) -> None:
+    path = manifest(tmp_path, pod(sh("printf 'one\\ntwo\\n' >/dev/termination-log; exit 2")))
+    done = render(path, "--run", temporary=tmp_path)
+    assert re.search(r" exit 2 after \d+\.\d s: one\n {30}two\n--- log of c0", done.stdout), done
 
 
 def wait_for(condition: object, seconds: float = 60) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
@@ -74,6 +75,7 @@ def test_a_container_that_ignores_it_is_killed_after_the_grace_period(every_site
     done = run_and_terminate(every_site, sh(DEAF), terminationGracePeriodSeconds=1)
     assert done.ends() == {"c0": 137}
     assert done.code == 137
+    assert done.output == ""
 
 
 def test_a_pod_that_was_ended_has_not_succeeded(site: Site) -> None:
@@ -81,6 +83,16 @@ def test_a_pod_that_was_ended_has_not_succeeded(site: Site) -> None:
     done = run_and_terminate(site, sh(polite))
     assert done.ends() == {"c0": 0}
     assert done.code != 0
+
+
+def test_a_job_that_can_write_nothing_any_more_ends_all_the_same(every_site: Site) -> None:
+    """As when somebody has removed its directory, or filled the file system."""
+    running = every_site.start(pod(marked(every_site.folder, sh(GRACEFUL))))
+    wait_for_log(running)
+    shutil.rmtree(running.directory)
+    running.terminate()
+    assert running.wait().code == 7
+    assert_none_left(every_site.folder)
 
 
 def test_processes_in_sessions_of_their_own_end_too(every_site: Site) -> None:
