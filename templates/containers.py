@@ -32,8 +32,8 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _NOT_ON_INIT = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 _NO_SECURITY = Security()
-_SUB_PATHS = frozenset(("subPath", "subPathExpr"))
-_EXTRAS = frozenset((*_NOT_ON_INIT, "ports", "volumeDevices"))
+_MOUNT_EXTRAS = frozenset(("subPath", "subPathExpr", "recursiveReadOnly"))
+_EXTRAS = frozenset((*_NOT_ON_INIT, "ports", "restartPolicyRules", "volumeDevices"))
 
 
 class Surroundings(NamedTuple):
@@ -85,6 +85,10 @@ def _read_extras(raw: Mapping[str, Any], where: str, kind: str) -> dict[str, Any
         _refuse_on_init(raw, where)
     if raw.get("volumeDevices"):
         raise PodRejected(f"{where}.volumeDevices", "block devices are not supported")
+    if raw.get("restartPolicyRules"):
+        raise PodRejected(f"{where}.restartPolicyRules", "not supported; the restartPolicy counts")
+    if object_at(raw, "lifecycle", where).get("stopSignal"):
+        raise PodRejected(f"{where}.lifecycle.stopSignal", "not supported; it is always SIGTERM")
     ports = read_ports(raw, where)
     return {
         "startup": read_probe(raw, "startupProbe", where, ports),
@@ -194,7 +198,10 @@ def _read_mounts(
                 raise wrong(f"{where}.volumeMounts[{index}].readOnly", "a boolean", read_only)
             read_only = False
         sub_path = ""
-        if not _SUB_PATHS.isdisjoint(entry):
+        if not _MOUNT_EXTRAS.isdisjoint(entry):
+            if entry.get("recursiveReadOnly") == "Enabled":
+                place = f"{where}.volumeMounts[{index}].recursiveReadOnly"
+                raise PodRejected(place, "not supported: what is mounted below stays as it is")
             sub_path = _sub_path(entry, f"{where}.volumeMounts[{index}]", env)
         mounts[path] = Mount(volume, path, read_only, sub_path)
     return tuple(mounts.values())

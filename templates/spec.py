@@ -40,7 +40,9 @@ _EXTRAS = frozenset(
         "hostNetwork",
         "hostPID",
         "imagePullSecrets",
+        "os",
         "overhead",
+        "resourceClaims",
         "resources",
     )
 )
@@ -111,18 +113,37 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
 
 def _read_extras(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The fields that few pods have, by the name of their field of ``Pod``."""
+    _refuse(spec, where)
     extras: dict[str, Any] = {}
     resources = object_at(spec, "resources", where)
     extras["requests"] = quantities_at(resources, "requests", f"{where}.resources")
     extras["limits"] = quantities_at(resources, "limits", f"{where}.resources")
     extras["overhead"] = quantities_at(spec, "overhead", where)
-    extras["deadline_s"] = number_at(spec, "activeDeadlineSeconds", where)
+    extras["deadline_s"] = _deadline(spec, where)
     extras["host_aliases"] = _host_aliases(spec, where)
     extras["pull_secrets"] = _pull_secrets(spec, where)
     extras["host_network"] = flag_at(spec, "hostNetwork", where) or False
     extras["host_pid"] = flag_at(spec, "hostPID", where) or False
     extras["host_ipc"] = flag_at(spec, "hostIPC", where) or False
     return extras
+
+
+def _refuse(spec: Mapping[str, Any], where: str) -> None:
+    """What a pod cannot do without and no job has: to run it all the same would be a lie."""
+    if list_at(spec, "resourceClaims", where):
+        raise PodRejected(
+            f"{where}.resourceClaims", "not supported; ask for devices by resources.limits"
+        )
+    system = text_at(object_at(spec, "os", where), "name", f"{where}.os")
+    if system not in ("", "linux"):
+        raise PodRejected(f"{where}.os.name", f"must be linux, not '{system[:80]}'")
+
+
+def _deadline(spec: Mapping[str, Any], where: str) -> Optional[int]:
+    deadline = number_at(spec, "activeDeadlineSeconds", where)
+    if deadline == 0:
+        raise PodRejected(f"{where}.activeDeadlineSeconds", "must be at least 1")
+    return deadline
 
 
 def _read_identity(pod: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> Identity:

@@ -18,6 +18,7 @@ from templates.build_config import BuildConfig, Claim
 from templates.environment import reference_value
 from templates.errors import PodRejected
 from templates.fields import flag_at, number_at, object_at, objects_at, text_at
+from templates.names import SUBDOMAIN_RULE, is_subdomain
 from templates.pod import Content, Pod, Volume
 from templates.shell import Word, inside, quote
 
@@ -306,6 +307,8 @@ def _is_below(path: str, parent: str) -> bool:
 
 def _claim(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
     name = text_at(volume.source, "claimName", where)
+    if not is_subdomain(name):  # a slash would reach what is another namespace's
+        raise PodRejected(f"{where}.claimName", SUBDOMAIN_RULE)
     claims = config.volumes.claims
     claim: Optional[Claim] = claims.get(f"{pod.namespace}/{name}") or claims.get(name)
     if claim is None:

@@ -276,6 +276,12 @@ def test_bad_metadata_is_refused(metadata: Request, message: str) -> None:
             {"activeDeadlineSeconds": 1.5},
             "pod.spec.activeDeadlineSeconds: must be a whole number, not 1.5",
         ),
+        ({"activeDeadlineSeconds": 0}, "pod.spec.activeDeadlineSeconds: must be at least 1"),
+        (
+            {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]},
+            "pod.spec.resourceClaims: not supported; ask for devices by resources.limits",
+        ),
+        ({"os": {"name": "windows"}}, "pod.spec.os.name: must be linux, not 'windows'"),
         (
             {"terminationGracePeriodSeconds": True},
             "pod.spec.terminationGracePeriodSeconds: must be a whole number, not a boolean",
@@ -370,6 +376,10 @@ def test_a_bad_spec_is_refused_with_the_path_of_the_field(spec: Request, message
         ({"resources": {"limits": {"cpu": "two"}}}, "resources.limits['cpu']: not a quantity: two"),
         ({"resources": []}, "resources: must be an object, not a list"),
         ({"volumeDevices": [{"name": "d"}]}, "volumeDevices: block devices are not supported"),
+        (
+            {"restartPolicyRules": [{"action": "Restart", "exitCodes": {}}]},
+            "restartPolicyRules: not supported; the restartPolicy counts",
+        ),
         (
             {"securityContext": {"privileged": "yes"}},
             "securityContext.privileged: must be a boolean, not a string",
@@ -625,6 +635,11 @@ MOUNT = {"name": "work", "mountPath": "/w"}
             "volumeMounts[0]: must not have both subPath and subPathExpr",
         ),
         (
+            [{**MOUNT, "readOnly": True, "recursiveReadOnly": "Enabled"}],
+            "volumeMounts[0].recursiveReadOnly: "
+            "not supported: what is mounted below stays as it is",
+        ),
+        (
             [{**MOUNT, "subPathExpr": "$(NOPE)"}],
             "volumeMounts[0].subPathExpr: variable 'NOPE' is not set",
         ),
@@ -726,6 +741,7 @@ def test_an_http_probe_is_read_in_full() -> None:
         ([], ": must be an object, not a list"),
         ({"preStop": []}, ".preStop: must be an object, not a list"),
         ({"preStop": {}}, ".preStop: must have exactly one of exec, httpGet, sleep"),
+        ({"stopSignal": "SIGUSR1"}, ".stopSignal: not supported; it is always SIGTERM"),
         (
             {"preStop": {"tcpSocket": {"port": 1}}},
             ".preStop: must have exactly one of exec, httpGet, sleep",

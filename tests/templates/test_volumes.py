@@ -8,6 +8,7 @@ import pytest
 
 from templates.build_config import BuildConfig, Claim, HostPath, Volumes
 from templates.errors import PodRejected
+from templates.names import SUBDOMAIN_RULE
 from templates.pod import MAIN, Container, Content, Mount, Pod, Volume
 from templates.volumes import File, Source, sources
 
@@ -23,6 +24,7 @@ CONFIG = BuildConfig(
             "shared": Claim("/shared"),
             "team-a/shared": Claim("/teams/$namespace/$claim", read_only=True),
             "own": Claim("/own/${namespace}/$pod/$uid"),
+            "team-b/home": Claim("/teams/b/home"),
         },
     )
 )
@@ -302,6 +304,11 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
         "persistentVolumeClaim",
         {"claimName": "none"},
         ".persistentVolumeClaim: this site has no place for the claim team-a/none (volumes.claims)",
+    ),
+    *(
+        ("persistentVolumeClaim", {"claimName": name}, f".persistentVolumeClaim.claimName: {rule}")
+        for rule in [SUBDOMAIN_RULE]
+        for name in ("team-b/home", "../home", "")
     ),
 ]
 
