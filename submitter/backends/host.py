@@ -17,7 +17,10 @@ from collections.abc import Mapping, Sequence
 from typing import Optional
 
 from submitter import command
+from submitter.backends import host_options
+from submitter.backends import host_room as room
 from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.host_room import Taken
 from submitter.backends.processes import (
     Identity,
     Suspect,
@@ -36,14 +39,14 @@ from submitter.journal import read
 from submitter.locks import locked, take
 from submitter.settings import Pool
 from templates.job import Job
-from templates.quantity import byte_count, count, cpu_milli
 from templates.states import ENDED, STARTED
 
 STUB = r"""# By interlink-submitter: becomes a job's script, once; says first which process it is.
-# JOB_DIRECTORY SPOOL_DIRECTORY DESCRIPTOR CGROUP
+# JOB_DIRECTORY SPOOL_DIRECTORY DESCRIPTOR CGROUP [NAME=VALUE ...]
 umask 077
 unset NOTIFY_SOCKET WATCHDOG_PID WATCHDOG_USEC INVOCATION_ID JOURNAL_STREAM
 export INTERLINK_JOB=${1##*/}
+for entry in "${@:5}"; do export "$entry"; done
 [ -z "$4" ] || echo $$ 2>/dev/null >"$4/cgroup.procs"
 read -r stat </proc/$$/stat
 fields=(${stat##*) })
@@ -58,8 +61,6 @@ exec bash "$1/job.sh" "$1" "$2"
 """
 BEGIN_TIMEOUT_S = 10.0
 LINGER_S = 10.0
-PODS = 110
-UNITS = {"cpu": ("cpus", 1000), "memory": ("GiB of memory", 2**30)}
 
 
 class Host(Backend):
@@ -75,9 +76,10 @@ class Host(Backend):
         self._cgroups = cgroup_base()
         self._running = f"{pool.directory}/running"
         self._stub = f"{pool.directory}/host-stub.sh"
-        self._offer = _offer(pool)
-        self._limits = _amounts(self._offer)
-        self._taken: dict[str, dict[str, int]] = {}
+        self._options = host_options.load(pool)
+        self._offer = host_options.offer(self._options, pool.resources)
+        self._limits = room.amounts(self._offer)
+        self._taken: dict[str, Taken] = {}
         self._children: list[command.Child] = []
         self._lingering: dict[str, float] = {}
 
@@ -85,13 +87,11 @@ class Host(Backend):
         return dict(self._offer)
 
     def check(self, job: Job) -> None:
-        for name, wanted in _wanted(job).items():
+        for name, wanted in room.wanted(job).items():
             limit = self._limits.get(name, 0)
             if wanted > limit:
-                words = (
-                    f"asks for {_say(name, wanted)}, and this machine offers {_say(name, limit)}"
-                )
-                raise Forbidden(words)
+                offered = f"this machine offers {room.say(name, limit)}"
+                raise Forbidden(f"asks for {room.say(name, wanted)}, and {offered}")
 
     # --- starting -----------------------------------------------------------------------------
 
@@ -101,19 +101,19 @@ class Host(Backend):
             os.makedirs(self._running, 0o700, exist_ok=True)
             self._write_stub()
             with locked(f"{self.pool.directory}/host.lock", wait=True):
-                self._find_room(job)
-                descriptor = self._enter(entry, _wanted(job))
+                taken = self._find_room(job)
+                descriptor = self._enter(entry, taken)
         except OSError as error:
             raise NoRoom(f"its place in the queue cannot be written: {error.strerror}") from None
         try:
-            return self._start(job.name, directory, descriptor)
+            return self._start(job.name, directory, descriptor, taken.gpus)
         except CommandFailed as error:
             os.unlink(entry)
             raise NoRoom(str(error)) from None
         finally:
             os.close(descriptor)
 
-    def _enter(self, entry: str, wanted: Mapping[str, int]) -> int:
+    def _enter(self, entry: str, taken: Taken) -> int:
         """Take the room, and the lock that the job's process will inherit."""
         try:
             descriptor = os.open(entry, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -121,14 +121,14 @@ class Host(Backend):
             raise SubmitUnclear("it is being started already") from None
         try:
             take(descriptor, wait=True)
-            os.write(descriptor, json.dumps(wanted).encode())
+            os.write(descriptor, json.dumps(taken._asdict()).encode())
         except OSError:
             _unlink(entry)
             os.close(descriptor)
             raise
         return descriptor
 
-    def _start(self, name: str, directory: str, descriptor: int) -> str:
+    def _start(self, name: str, directory: str, descriptor: int, gpus: Sequence[str]) -> str:
         spool = f"{self.pool.directory}/spool"
         stub = [
             "bash",
@@ -137,6 +137,7 @@ class Host(Backend):
             spool,
             str(descriptor),
             make_cgroup(self._cgroup(name)),
+            *host_options.environment(self._options, gpus),
         ]
         child = command.start(stub, f"{directory}/output", descriptor)
         self._children = [running for running in self._children if running.poll() is None]
@@ -151,18 +152,34 @@ class Host(Backend):
                 file.write(STUB)
             os.rename(draft, self._stub)
 
-    def _find_room(self, job: Job) -> None:
+    def _find_room(self, job: Job) -> Taken:
+        """What the job is to have; raises ``NoRoom``."""
+        self._read_entries(self._running_jobs() - {job.name})
         used: dict[str, int] = {}
-        names = self._running_jobs() - {job.name}
-        self._taken = {name: self._taken.get(name) or self._read_entry(name) for name in names}
         for taken in self._taken.values():
-            for name, amount in taken.items():
+            for name, amount in taken.amounts.items():
                 used[name] = used.get(name, 0) + amount
-        for name, wanted in _wanted(job).items():
-            free = self._limits.get(name, 0) - used.get(name, 0)
-            if wanted > free:
-                words = f"waits for {_say(name, wanted)}: {_say(name, max(free, 0))} are free now"
-                raise NoRoom(words)
+        wanted = room.wanted(job)
+        for name, amount in wanted.items():
+            free = max(self._limits.get(name, 0) - used.get(name, 0), 0)
+            if amount > free:
+                raise NoRoom(
+                    f"waits for {room.say(name, amount)}: {room.say(name, free)} are free now"
+                )
+        return Taken(wanted, self._free_gpus(wanted.get(self._options.gpu_resource, 0)))
+
+    def _read_entries(self, names: set[str]) -> None:
+        known = {name: taken for name, taken in self._taken.items() if name in names}
+        for name in names - known.keys():
+            taken = room.parse_taken(read(f"{self._running}/{name}"))
+            if taken is not None:
+                known[name] = taken
+        self._taken = known
+
+    def _free_gpus(self, number: int) -> list[str]:
+        """So many GPUs that no job has: as many as have been counted are there."""
+        taken = {one for other in self._taken.values() for one in other.gpus}
+        return [one for one in self._options.gpus if one not in taken][:number]
 
     def _running_jobs(self) -> set[str]:
         """The jobs that take room; those whose directory was removed meanwhile are ended first."""
@@ -175,13 +192,6 @@ class Host(Backend):
         for name in gone:
             _unlink(f"{self._running}/{name}")
         return names - gone
-
-    def _read_entry(self, name: str) -> dict[str, int]:
-        try:
-            found: dict[str, int] = json.loads(read(f"{self._running}/{name}") or b"{}")
-        except ValueError:
-            return {}
-        return found
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -267,30 +277,6 @@ class Host(Backend):
 
     def _cgroup(self, name: str) -> str:
         return f"{self._cgroups}/interlink-{name}" if self._cgroups else ""
-
-
-def _offer(pool: Pool) -> dict[str, str]:
-    """The machine's own, unless the pool's options or resources say otherwise."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    own = {"cpu": str(len(os.sched_getaffinity(0))), "memory": str(memory), "pods": str(PODS)}
-    said = {name: str(value) for name, value in pool.options.items() if name in own}
-    return {**own, **said, **pool.resources}
-
-
-def _amounts(offer: Mapping[str, str]) -> dict[str, int]:
-    """As whole numbers: cpus in thousandths, memory in bytes."""
-    units = {"cpu": cpu_milli, "memory": byte_count}
-    return {name: units.get(name, count)(text, name) for name, text in offer.items()}
-
-
-def _wanted(job: Job) -> dict[str, int]:
-    amounts = {"cpu": job.cpu_milli, "memory": job.memory_bytes, "pods": 1}
-    return {**amounts, **job.gpus}
-
-
-def _say(name: str, amount: int) -> str:
-    unit, size = UNITS.get(name, (name, 1))
-    return f"{amount / size:.4g} {unit}"
 
 
 def _unlink(path: str) -> None:

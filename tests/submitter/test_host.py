@@ -14,6 +14,7 @@ from typing import Callable
 import pytest
 
 from submitter import backends
+from submitter.backends import host_options
 from submitter.backends.base import Backend, Ticket
 from submitter.backends.host import Host
 from submitter.backends.processes import Identity, boot_id, parse_identity, stat_of
@@ -22,15 +23,17 @@ from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.errors import ConfigError
 from templates.job import Job
+from templates.settings_keys import keys
 from templates.states import ENDED, STARTED
 from tests.processes import kill_left
 from tests.submitter.rig import REPO, eventually, job_of
+from tests.test_docs import default_of
 
 
 class Machine:
     """A pool of this machine, without NATS."""
 
-    def __init__(self, folder: Path, **options: str) -> None:
+    def __init__(self, folder: Path, **options: object) -> None:
         self.pool = Pool(name="site", directory=str(folder), options=options)
         self.journal = Journal(str(folder))
         self.journal.prepare()
@@ -54,7 +57,7 @@ def machines(tmp_path: Path) -> Iterator[Callable[..., Machine]]:
     """Makes machines that share a pool; at the end, nothing runs and nobody is left unasked."""
     made: list[Machine] = []
 
-    def make(**options: str) -> Machine:
+    def make(**options: object) -> Machine:
         made.append(Machine(tmp_path / "pool", **options))
         return made[-1]
 
@@ -136,6 +139,105 @@ def test_memory_and_gpus_count_too(tmp_path: Path) -> None:
     with pytest.raises(Forbidden, match="gpu"):
         machine.host.check(job_of(resources={"limits": {"nvidia.com/gpu": "1"}}))
     machine.host.check(job_of(resources={"limits": {"memory": "1Gi"}}))
+
+
+def gpus_of(ticket: Ticket) -> dict[str, str]:
+    """What a job has heard of its GPUs."""
+    log = Path(ticket.directory) / "logs" / "main.0.log"
+    eventually(lambda: log.exists() and "over" in log.read_text())
+    lines = [line for line in log.read_text().splitlines() if "=" in line]
+    return dict(line.split("=", 1) for line in sorted(lines))
+
+
+def asking_for(number: int, then: str = "sleep 1000", **more: str) -> dict[str, object]:
+    script = f"env | grep -E 'VISIBLE|ZE_AFF'; echo over; {then}"
+    limits = {"nvidia.com/gpu": str(number), **more} if number else more
+    return {"script": script, "resources": {"limits": limits}}
+
+
+def test_gpus_are_assigned_and_no_two_jobs_have_the_same(machines: Callable[..., Machine]) -> None:
+    options = {"gpus": [0, "GPU-1", 2], "cpu": "9", "pods": "9"}
+    one, other = machines(**options), machines(**options)  # two submitters of one pool
+    assert one.host.capacity()["nvidia.com/gpu"] == "3"
+    first = one.start(one.journaled(**asking_for(1)))
+    second = other.start(other.journaled(**asking_for(2)))
+    third = one.journaled(**asking_for(1))
+    with pytest.raises(
+        NoRoom, match=r"waits for 1 nvidia\.com/gpu: 0 nvidia\.com/gpu are free now"
+    ):
+        one.start(third)
+    without = one.start(one.journaled(**asking_for(0)))
+    found = [gpus_of(ticket) for ticket in (first, second, without)]
+    assert found == [
+        {"CUDA_VISIBLE_DEVICES": "0", "NVIDIA_VISIBLE_DEVICES": "0"},
+        {"CUDA_VISIBLE_DEVICES": "GPU-1,2", "NVIDIA_VISIBLE_DEVICES": "GPU-1,2"},
+        {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"},
+    ]
+    one.host.cancel([second], kill=True)
+    eventually(lambda: one.host.clean([second]) == {second.name})
+    assert gpus_of(other.start(third))["CUDA_VISIBLE_DEVICES"] == "GPU-1"
+
+
+def test_a_gpu_that_a_job_has_stays_its_own_when_the_options_change(
+    machines: Callable[..., Machine],
+) -> None:
+    before, after = machines(gpus=["a", "b"]), machines(gpus=["b", "c"])
+    holder = before.start(before.journaled(**asking_for(2)))
+    assert gpus_of(holder)["CUDA_VISIBLE_DEVICES"] == "a,b"
+    with pytest.raises(NoRoom):
+        after.start(after.journaled(**asking_for(1)))
+    changed = machines(gpus=["b", "c", "d"])
+    with pytest.raises(NoRoom, match=r"waits for 2 nvidia\.com/gpu: 1 "):
+        changed.start(changed.journaled(**asking_for(2)))
+    assert gpus_of(changed.start(changed.journaled(**asking_for(1))))["CUDA_VISIBLE_DEVICES"] == "c"
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"cpus": 1}, "cpus: unknown key (did you mean cpu?)"),
+        ({"cpu": "many"}, "cpu: not a quantity"),
+        ({"pods": []}, "pods: "),
+        ({"gpus": -1}, "gpus: must not be negative"),
+        ({"gpus": "all"}, "gpus: must be a list, not text"),
+        ({"gpus": ["0,1"]}, "gpus: 0,1: must be one GPU"),
+        ({"gpus": [0, "0"]}, "gpus: names one of them twice"),
+        ({"gpus": 1}, "gpus: are 1, and resources offer 2"),
+        ({"gpu_resource": "gpu"}, "gpu_resource: must be one of nvidia.com/gpu"),
+    ],
+)
+def test_a_wrong_option_is_one_line(options: dict[str, object], words: str) -> None:
+    pool = Pool(name="a", directory="/a", options=options, resources={"nvidia.com/gpu": "2"})
+    with pytest.raises(ConfigError) as caught:
+        Host(pool)
+    assert str(caught.value).startswith(f"pool a: options: {words}")
+
+
+@pytest.mark.parametrize(
+    ("resource", "variables"),
+    [
+        ("amd.com/gpu", ["ROCR_VISIBLE_DEVICES=0"]),
+        ("intel.com/gpu", ["ZE_AFFINITY_MASK=0"]),
+        ("gpu.intel.com/i915", ["ZE_AFFINITY_MASK=0"]),
+    ],
+)
+def test_each_make_has_its_variables(resource: str, variables: list[str]) -> None:
+    pool = Pool(name="a", directory="/a", options={"gpus": 1, "gpu_resource": resource})
+    options = host_options.load(pool)
+    assert host_options.offer(options, {})[resource] == "1"
+    assert host_options.environment(options, ["0"]) == variables
+    none = host_options.load(Pool(name="a", directory="/a"))
+    assert host_options.environment(none, []) == []
+
+
+def test_the_options_are_those_of_the_documentation() -> None:
+    text = (REPO / "docs" / "backends.md").read_text(encoding="utf-8")
+    table = text.split("### Options of host\n\n")[1].split("\n\n")[0]
+    found = [line.strip("|").split(" | ") for line in table.splitlines()[2:]]
+    assert [[cell.strip() for cell in row] for row in found] == [
+        [f"`{key.name}`", key.type, default_of(key), key.doc]
+        for key in keys(host_options.Options())
+    ]
 
 
 START = """
