@@ -1,8 +1,10 @@
 """A cluster of objects in memory, for what cannot be watched on a real one: every single write.
 
 It does with objects what the API server and Kueue do: a flavor in use only begins to go, an owner
-that goes takes along what it owns, quantities come back in another notation. It keeps what must
-hold after each write: no queue names a flavor that is not there, or that is on its way out.
+that goes takes along what it owns, quantities come back in another notation. It notes every write
+that was not safe: a queue that names a flavor which is not there, or is on its way out; and, as
+Kueue hears of flavors and of queues by different ways, a queue that names a flavor which was not
+there at the last look, or the end of a flavor which a queue named then.
 """
 
 from __future__ import annotations
@@ -31,6 +33,7 @@ class ClusterInMemory:
         self.failures: list[ClusterError] = []  # of the next writes
         self.log: list[str] = []
         self.unsafe: list[str] = []
+        self.looked: tuple[set[str], set[str]] = (set(), set())  # flavors, and those in queues
         self.version = NEW
         self.writes = 0
         self._numbers = itertools.count(1)
@@ -48,6 +51,8 @@ class ClusterInMemory:
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         if not self.version:
             raise Missing(f"listing {plural}", "there is no such kind")
+        named = named_flavors(self.objects[QUEUES].values())
+        self.looked = (set(self.objects[FLAVORS]), named)
         return copy.deepcopy(self.objects[plural])
 
     def workloads(self, version: str) -> list[Json]:
@@ -68,6 +73,9 @@ class ClusterInMemory:
         name = body["metadata"]["name"]
         self._write(f"apply {plural}/{name}")
         there = self.objects[plural].get(name)
+        new = named_flavors([body]) - named_flavors([there or {}]) - self.looked[0]
+        if new:
+            self.unsafe.append(f"{self.log[-1]}: {new} were not there at the last look")
         made = copy.deepcopy(body)
         made["metadata"]["uid"] = there["metadata"]["uid"] if there else f"u{next(self._numbers)}"
         made["metadata"]["resourceVersion"] = str(next(self._numbers))
@@ -85,6 +93,8 @@ class ClusterInMemory:
         there = self.objects[plural].get(name)
         if there is None or there["metadata"]["uid"] != item["metadata"]["uid"]:
             raise Conflicting(f"{plural}/{name}", "another one")
+        if plural == FLAVORS and name in self.looked[1]:
+            self.unsafe.append(f"{self.log[-1]}: a queue named it at the last look")
         if plural == FLAVORS and name in named_flavors(self.objects[QUEUES].values()):
             there["metadata"]["deletionTimestamp"] = "now"
         else:

@@ -246,7 +246,7 @@ def test_somebody_who_undoes_our_writes_is_not_fought_without_end(life: Life) ->
 
 
 def test_a_source_that_cannot_be_reached_is_told_and_keeps_its_pools(life: Life) -> None:
-    ref = {"natsConnectorSecretRef": {"name": "s", "key": "k"}, "natsConnector": "nats://x"}
+    ref = {"natsConnectorSecretRef": {"name": "s", "key": "k"}, "natsConnector": "nats://u@x"}
     life.cluster.secrets["s", "k"] = "pw"
     life.cluster.set_master(raw(remote(nats=ref)))
     (source,) = life.round().sources
