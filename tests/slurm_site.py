@@ -13,6 +13,7 @@ The user's files are in ``site.home``, which is the same path here and on all ma
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 from scripts.lib.slurm_files import ACCOUNTS, CENTRE, CENTRE_PORT, USER, USER_ID
-from scripts.lib.slurm_machines import Machine, until
+from scripts.lib.slurm_machines import Machine, all_processes, until
 from scripts.lib.slurm_site import OUTSIDE, Site
 
 REPO = Path(__file__).resolve().parent.parent
@@ -80,6 +81,17 @@ class SlurmSite(Site):
             return found if found["JobState"] in states else None
 
         found: dict[str, str] = until(look, seconds, f"job {job}: {' '.join(states)}")
+        return found
+
+    def living(self, machine: str, words: str) -> list[int]:
+        """Processes of a machine, those in containers too, that have this in their command."""
+        space = os.readlink(f"/proc/{self.machine(machine).pid}/ns/uts")
+        found = []
+        for pid in all_processes():
+            with contextlib.suppress(OSError):
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ")
+                if words.encode() in command and os.readlink(f"/proc/{pid}/ns/uts") == space:
+                    found.append(pid)
         return found
 
     # --- nodes ----------------------------------------------------------------------------------

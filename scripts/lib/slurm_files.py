@@ -41,6 +41,8 @@ SETTINGS = {
     "JobAcctGatherFrequency": "task=1",
     "JobAcctGatherParams": "OverMemoryKill",
     "JobRequeue": "1",
+    "PreemptType": "preempt/partition_prio",
+    "PreemptMode": "CANCEL",
     "EnforcePartLimits": "ALL",
     "MaxJobCount": "20000",
     # Patience that suits tests: a node that has died is down after some ten seconds.
@@ -115,6 +117,9 @@ def slurm_conf(nodes: Sequence[str], accounting: bool, changes: Mapping[str, str
         "PartitionName=short Nodes=ALL DefaultTime=00:01:00 MaxTime=00:05:00",
         f"PartitionName=limited Nodes={nodes[0]} MaxNodes=1 MaxTime=1-00:00:00{narrow}",
         "PartitionName=staff Nodes=ALL AllowGroups=staff",
+        # Jobs of the first one take the place of all others; those of the second one wait again.
+        "PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF",
+        "PartitionName=yielding Nodes=ALL PreemptMode=REQUEUE",
     ]
     return "\n".join(lines) + "\n"
 

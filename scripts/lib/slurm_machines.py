@@ -64,7 +64,7 @@ class Machine(NamedTuple):
         space = _space(self.pid)
         return [pid for pid in all_processes() if _name(pid) == name and _space(pid) == space]
 
-    def kill(self, seconds: float = 20) -> None:
+    def kill(self, seconds: float = 60) -> None:
         """End it as a power cut does; returns when nothing of it runs any more."""
         if not self.is_alive:
             return

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Optional
 
 import pytest
 
 from scripts.lib.interlink import Answer
 from tests.slurm_site import SlurmSite
-from tests.slurm_system import SlurmSystem, pod_of, system_at
+from tests.slurm_system import SlurmSystem, system_at
 from tests.system import job_of
 
 
@@ -26,20 +25,8 @@ def system(the_system: SlurmSystem, site: SlurmSite) -> SlurmSystem:
     return the_system
 
 
-def run(
-    system: SlurmSystem, *commands: str, says: Optional[dict[str, str]] = None, **spec: Any
-) -> dict[str, Any]:
-    """A pod that is created, with annotations of the job's."""
-    request = pod_of(*commands, **spec)
-    annotations = {f"slurm-job.vk.io/{name}": value for name, value in (says or {}).items()}
-    request["pod"]["metadata"]["annotations"] = annotations
-    system.plugin.create(request)
-    pod: dict[str, Any] = request["pod"]
-    return pod
-
-
 def test_a_pod_runs_under_slurm_and_apptainer(system: SlurmSystem) -> None:
-    pod = run(system, "echo $SLURM_JOB_ID; ls -d /.singularity.d; exit 3", "echo second")
+    pod = system.run("echo $SLURM_JOB_ID; ls -d /.singularity.d; exit 3", "echo second")
     ends = system.ended(pod, 60)
     assert [end["exitCode"] for end in ends] == [3, 0]
     number, *rest = system.log(pod).decode().split()
@@ -58,7 +45,7 @@ def test_two_ranks_of_an_mpi_program_in_containers(system: SlurmSystem) -> None:
         "mpi-flags": "",
         "singularity-mounts": " ".join(f"--bind {folder}:{folder}:ro" for folder in folders),
     }
-    pod = run(system, "exec /usr/local/bin/mpi-hello", says=says)
+    pod = system.run("exec /usr/local/bin/mpi-hello", says=says)
     ends = system.ended(pod, 60)
     log = system.log(pod).decode()
     assert [end["exitCode"] for end in ends] == [0], log
@@ -68,18 +55,18 @@ def test_two_ranks_of_an_mpi_program_in_containers(system: SlurmSystem) -> None:
 
 def test_what_a_site_does_not_give_is_refused_in_one_line(system: SlurmSystem) -> None:
     with pytest.raises(Answer) as refused:
-        run(system, "true", says={"flags": "--array=1-5"})
+        system.run("true", says={"flags": "--array=1-5"})
     assert refused.value.status == 403
     assert "the annotation flags: --array cannot be used here: a pod is one job" in str(
         refused.value
     )
     with pytest.raises(Answer) as wrong:
-        run(system, "true", says={"mpi-flags": "--bind 'socket"})
+        system.run("true", says={"mpi-flags": "--bind 'socket"})
     assert "mpi-flags" in str(wrong.value)
 
 
 def test_a_deleted_pod_leaves_the_queue_and_its_directory(system: SlurmSystem) -> None:
-    pod = run(system, "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+    pod = system.run("trap 'exit 0' TERM; while :; do sleep 0.1; done")
     system.until(lambda: "running" in str(system.status(pod)), "it runs", 60)
     system.plugin.delete(pod)
     system.until(lambda: not system.directory(pod).exists(), "nothing is left", 60)
