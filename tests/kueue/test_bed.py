@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
-import platform
 import signal
 import socket
 import subprocess
 import sys
-import tarfile
 import textwrap
 import uuid
 from collections.abc import Iterator
@@ -20,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.images import archive
 from tests.kueue_bed import REPO, SCRIPT, KueueBed, Refused, running, until
 
 IMAGE = "busybox:1.36"
@@ -207,38 +203,11 @@ def test_pods_reach_this_machine_and_nothing_beyond(bed: KueueBed, namespace: st
     bed.kubectl(*done, "--namespace", namespace)
 
 
-def archive(path: Path, name: str, files: dict[str, bytes], command: list[str]) -> Path:
-    """An image of some programs, in the form that "docker save" writes."""
-
-    def tarred(contents: dict[str, bytes]) -> bytes:
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w") as tar:
-            for file, text in contents.items():
-                entry = tarfile.TarInfo(file)
-                entry.size, entry.mode = len(text), 0o755
-                tar.addfile(entry, io.BytesIO(text))
-        return buffer.getvalue()
-
-    layer = tarred(files)
-    config = {
-        "architecture": "arm64" if platform.machine() == "aarch64" else "amd64",
-        "os": "linux",
-        "config": {"Cmd": command},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
-    }
-    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
-    texts = {"manifest.json": json.dumps(manifest), "config.json": json.dumps(config)}
-    path.write_bytes(
-        tarred({**{file: text.encode() for file, text in texts.items()}, "layer.tar": layer})
-    )
-    return path
-
-
 def test_the_node_runs_an_image_that_it_was_given(
     bed: KueueBed, namespace: str, tmp_path: Path
 ) -> None:
     name = f"example.test/{namespace}:1"
-    programs = {"busybox": Path("/bin/busybox").read_bytes()}
+    programs = {"/busybox": Path("/bin/busybox")}
     bed.load(archive(tmp_path / "image.tar", name, programs, ["/busybox", "echo", "given"]))
     inside = ("--namespace", namespace)
     bed.kubectl("run", "says", *inside, f"--image={name}", "--restart=Never")
@@ -304,7 +273,8 @@ def test_a_bed_ends_with_who_holds_it() -> None:
     name = f"held-{os.getpid()}"
     program = f"""
         import sys, time
-        from tests.kueue_bed import running
+        from tests.images import archive
+from tests.kueue_bed import running
         with running({name!r}, node=False):
             print("up", flush=True)
             time.sleep(600)

@@ -62,11 +62,11 @@ def test_the_settings_of_the_example_are_settings() -> None:
 
 
 def test_the_master_queue_of_the_example_is_what_users_have() -> None:
-    (raw,) = of_kind(example("queues.yaml"), "MasterQueue").values()
+    (raw,) = of_kind(example("kueue-queues.yaml"), "MasterQueue").values()
     assert model.read(raw) == manifest()
 
 
-@pytest.mark.parametrize("name", ["queues.yaml", "jobs.yaml", "kueue-nats.yaml"])
+@pytest.mark.parametrize("name", ["kueue-queues.yaml", "kueue-jobs.yaml", "kueue-nats.yaml"])
 def test_every_example_is_told_of(name: str) -> None:
     assert f"docs/examples/{name}" in PAGE
 
@@ -137,7 +137,7 @@ def test_what_plan_prints_of_the_page_is_read(tmp_path: Any, capsys: Any) -> Non
         block for block in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "gpu-b" in block
     )
     (tmp_path / "pools.yaml").write_text(resources)
-    queues = str(REPO / "docs" / "examples" / "queues.yaml")
+    queues = str(REPO / "docs" / "examples" / "kueue-queues.yaml")
     assert main(["plan", "-f", queues, "--resources", str(tmp_path / "pools.yaml")]) == 0
     out = capsys.readouterr().out
     assert "# masterqueue: interlink: gpu-b: Active" in out
