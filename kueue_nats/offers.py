@@ -68,6 +68,11 @@ class Tracker:
         self._records[key] = Record(resources, now_s, now, histories, pause)
         return True
 
+    def said(self, source: Source, pool: str) -> Optional[Resources]:
+        """What a pool has said last."""
+        record = self._records.get((source, pool))
+        return record and record.resources
+
     def remember(self, records: Mapping[tuple[Source, str], Record]) -> None:
         """Pools that were there before a restart, unless they were heard meanwhile."""
         self._records = {**records, **self._records}

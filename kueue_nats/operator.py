@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -48,10 +49,13 @@ class Operator:
         self._full: set[Source] = set()
         self._trouble = ""
         self._turned_s = time.monotonic()
+        self._news = asyncio.Event()
         self.metrics = Metrics()
         self.health = Health(max(30.0, 10.0 * settings.poll_s))
 
     def _hear(self, source: Source, resources: Resources) -> None:
+        if self._tracker.said(source, resources.pool) != resources:
+            self._news.set()
         taken = self._tracker.hear(source, resources, time.monotonic(), time.time())
         if not taken and source not in self._full:
             self._full.add(source)
@@ -71,10 +75,16 @@ class Operator:
                     pause = min(pause * 2, LONGEST_PAUSE_S)
                 else:
                     pause = SOON_S if outcome.again else float(self._settings.poll_s)
-                await asyncio.sleep(pause)
+                await self._rest(pause)
         finally:
             await self._listener.stop()
             await asyncio.to_thread(self._give_up_lease)
+
+    async def _rest(self, pause: float) -> None:
+        """Until the next round: half of it at least, the other half if no pool has any news."""
+        await asyncio.sleep(pause / 2)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._news.wait(), pause / 2)
 
     async def _turn(self) -> Optional[Outcome]:
         """One round, if this operator leads; None if the cluster could not be asked."""
@@ -101,6 +111,7 @@ class Operator:
         self._turned_s = now_s
 
     async def _round(self) -> Outcome:
+        self._news.clear()
         look = Look(self._tracker.snapshot(), self._listener.troubles(), _clock())
         started = time.thread_time(), self._cluster.writes
         outcome = await asyncio.to_thread(self._timed, look)

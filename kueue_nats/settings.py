@@ -44,7 +44,7 @@ class Settings:
     namespace: Word = ""
     """Where the lease and the Secrets of connectors are; empty: that of its pod, else default."""
     poll_s: Count = 2
-    """Between two looks at the cluster."""
+    """Between two looks at the cluster; half of it when a pool has said something new."""
     lease: Word = "kueue-nats"
     """Name of the Lease that lets one of several operators lead."""
     lease_s: Count = 15

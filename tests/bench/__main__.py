@@ -21,6 +21,7 @@ BENCHMARKS = {
     "status": "GET /status of one pod, and of a thousand in one call",
     "logs": "a log of 1 GB through getLogs",
     "slurm": "pods through a real Slurm, against sbatch by hand",
+    "kueue": "the operator: writes at rest, a change of quota, a round of 200 pools",
     "scale": "10,000 finished jobs: memory, cost at rest, a restarted plugin",
 }
 

@@ -146,6 +146,12 @@ def test_the_pause_between_publications_is_kept(pools: Pools) -> None:
     assert (record.pause_s, record.heard_s, record.heard_at) == (12, START + 12, DAY + START + 12)
 
 
+def test_what_a_pool_has_said_last_is_known(pools: Pools) -> None:
+    assert pools.tracker.said(SOURCE, "a") is None
+    pools.say("a", quotas={"cpu": "1"})
+    assert pools.tracker.said(SOURCE, "a") == Resources("a", {"cpu": "1"})
+
+
 def test_a_flood_of_names_is_cut_off_at_one_source_only(
     pools: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
