@@ -32,9 +32,12 @@ make_root() { # ROOT DIR REPOSITORY
             fi ;;
         esac
     done
-    mkdir -p old interlink-nats srv/images
-    mount --bind "$1/srv/images" srv/images
-    mount -o remount,bind,ro srv/images
+    for name in images registry; do
+        mkdir -p "srv/$name"
+        mount --bind "$1/srv/$name" "srv/$name"
+        mount -o remount,bind,ro "srv/$name"
+    done
+    mkdir -p old interlink-nats
     mount --bind "$3" interlink-nats
     mount -o remount,bind,ro interlink-nats
     mount --bind "$2/home" home

@@ -3,9 +3,9 @@
 # shellcheck shell=bash disable=SC2154
 
 # Raise this when the packages or the set-up below change: the old folder is then left unused.
-slurm_version=2
+slurm_version=3
 slurm_packages=(slurm-wlm slurm-client slurmdbd slurm-wlm-mysql-plugin munge mariadb-server openmpi-bin
-    nftables iproute2 iputils-ping python3 python3-venv)
+    nftables iproute2 iputils-ping python3 python3-venv docker-registry openssl)
 
 # Set $slurm_root to where it is (or will be), and $slurm_venv to its Python environment, as seen inside.
 name_slurm_root() {
@@ -38,7 +38,7 @@ make_slurm_root() {
     rm -rf "$slurm_root"
     : >"$slurm_root.log"
     local step
-    for step in copy_site_root install_slurm install_old_mariadb_client set_up_mpi make_database; do
+    for step in copy_site_root install_slurm install_old_mariadb_client set_up_mpi make_registry make_database; do
         say "... ${step//_/ }"
         "$step" >>"$slurm_root.log" 2>&1 || die "the Slurm root could not be built ($step): see $slurm_root.log"
     done
@@ -77,6 +77,47 @@ set_up_mpi() {
         rm -rf "$slurm_root"/var/cache/apt/archives/*.deb &&
         sed -i 's/^btl_tcp_if_include=.*/btl_tcp_if_include=lan/' "$slurm_root/etc/openmpi/openmpi-mca-params.conf"
 }
+
+# A mirror of Docker Hub with the test images, which every site has for itself; sites believe its certificate.
+make_registry() (
+    folder=$slurm_root/srv/registry
+    address=127.0.0.7:5000  # only while it is filled
+    mkdir -p "$folder" && cd "$folder" &&
+        openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 3650 -keyout ca.key -out ca.crt \
+            -subj /CN=interlink-site-registry -addext keyUsage=critical,keyCertSign,cRLSign &&
+        openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout key.pem -out request.pem -subj /CN=docker.io &&
+        echo subjectAltName=DNS:registry-1.docker.io,DNS:index.docker.io,DNS:docker.io >names &&
+        openssl x509 -req -in request.pem -CA ca.crt -CAkey ca.key -CAcreateserial -days 3650 -extfile names -out cert.pem &&
+        cp ca.crt "$slurm_root/usr/local/share/ca-certificates/interlink-site.crt" && rm ca.key request.pem names &&
+        chroot "$slurm_root" update-ca-certificates || exit
+    store='{filesystem: {rootdirectory: /srv/registry/store}}'
+    printf 'version: 0.1\nstorage: %s\nhttp: {addr: "%s"}\n' "$store" "$address" >filling.yml
+    printf 'version: 0.1\nlog: {level: error}\nstorage: {%s, maintenance: {readonly: {enabled: true}}}\n' \
+        "${store:1:-1}" >config.yml
+    printf 'http: {addr: ":443", tls: {certificate: /srv/registry/cert.pem, key: /srv/registry/key.pem}}\n' >>config.yml
+    fill_registry "$address"
+)
+
+fill_registry() (
+    need_packages skopeo
+    images=$(mktemp -d -p /var/tmp)
+    chmod 777 "$images"
+    trap 'rm -rf "$images"' EXIT
+    # It ends with its input, which ends with this script.
+    exec 7> >(in_slurm_root sh -c 'docker-registry serve /srv/registry/filling.yml & read -r _')
+    registry=$!
+    until (: <>"/dev/tcp/${1/://}") 2>/dev/null; do
+        kill -0 "$registry" || exit
+        sleep 0.1
+    done
+    for name in library/busybox:1.36 tests/entry:1; do
+        rm -f "$images/image.tar"
+        SITE_BIND=$images "$here/site-root" run podman save -q --format oci-archive -o "$images/image.tar" "docker.io/$name" &&
+            skopeo copy --quiet --retry-times 5 --dest-tls-verify=false "oci-archive:$images/image.tar" \
+                "docker://$1/$name" || exit
+    done
+    rm "$slurm_root/srv/registry/filling.yml"
+)
 
 # Accounts, users and limits: every site gets a copy of the database and of what the controller made of it.
 make_database() (

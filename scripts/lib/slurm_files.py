@@ -9,6 +9,7 @@ SLURM_ID = 64030  # Debian gives this number to the user "slurm" everywhere
 CLUSTER = "tests"
 CPUS, MEMORY_MB, GPUS = 8, 8000, 2  # what each node pretends to have; GPUs only the last one
 CENTRE, CENTRE_PORT = "centre", 443  # the one place outside that the login node reaches
+MIRRORED = "docker.io registry-1.docker.io index.docker.io"  # what the site's own registry is here
 
 # The network inside, which is the same in each site and seen by none but itself, and the way out.
 ADDRESSES = {"ctl": "10.77.0.1", "login": "10.77.0.2"}
@@ -93,6 +94,8 @@ def configuration(
     nodes: Sequence[str], *, accounting: bool, changes: Mapping[str, str]
 ) -> dict[str, str]:
     """The files of /etc/slurm, and /etc/hosts, by their names."""
+    if not nodes:
+        return {"hosts": hosts(nodes)}
     return {
         "slurm.conf": slurm_conf(nodes, accounting, changes),
         "gres.conf": f"NodeName={nodes[-1]} Name=gpu Type=a100 File=/dev/gpu[0-{GPUS - 1}]\n",
@@ -158,7 +161,7 @@ max-allowed-packet=64M
 
 def hosts(nodes: Sequence[str]) -> str:
     """/etc/hosts of every machine of the site."""
-    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}"]
+    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}", f"{ADDRESSES['login']} {MIRRORED}"]
     lines += [f"{address} {name}" for name, address in addresses(nodes).items()]
     return "\n".join(lines) + "\n"
 

@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         start.add_argument("directory", type=Path)
         start.add_argument("--root", type=Path, required=True)
         start.add_argument("--python", required=True)
-        start.add_argument("--nodes", type=int, choices=range(1, 65), default=3, metavar="N")
+        start.add_argument("--nodes", type=int, choices=range(65), default=3, metavar="N")
         start.add_argument("--no-accounting", dest="accounting", action="store_false")
         start.add_argument("--set", action="append", default=[], metavar="KEY=VALUE")
     for verb in ("login", "admin", "python"):
@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     lead = verbs.add_parser("lead-to")
     lead.add_argument("directory", type=Path)
     lead.add_argument("port", type=int)
+    lead.add_argument("host", nargs="?", default="127.0.0.1")
     verbs.add_parser("down").add_argument("directory", type=Path)
     return parser
 
@@ -97,7 +98,7 @@ def _change(site: Site, arguments: argparse.Namespace) -> int:
     if arguments.verb == "down":
         site.down()
     elif arguments.verb == "lead-to":
-        site.lead_to(arguments.port)
+        site.lead_to(arguments.port, arguments.host)
     else:
         for part in arguments.parts:
             getattr(site, arguments.verb)(part)

@@ -8,9 +8,11 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from scripts.lib.slurm_files import USER
 from scripts.lib.slurm_machines import Machine, Trouble, until
 
 PATIENCE_S = 60.0
+SUBMITTER = "submitter/submitter"  # in the user's home, where there is one that the site starts
 START_S = 1.0  # after which it is told from a program that has ended already
 
 
@@ -28,6 +30,8 @@ class Program(NamedTuple):
         """Whether it takes requests there."""
         if self.port:
             return machine.listens(self.port)
+        if not self.file:
+            return bool(machine.processes(self.name))
         with socket.socket(socket.AF_UNIX) as end:
             return end.connect_ex(str(machine.root / self.file)) == 0
 
@@ -73,5 +77,19 @@ PROGRAMS = {
         ),
         Program("slurmctld", "slurm", "slurmctld", port=6817, home="ctl"),
         Program("slurmd", "root", "slurmd", port=6818),
+        # The site's own mirror of Docker Hub, whose name it has there (files.hosts).
+        Program(
+            "docker-registry",
+            "root",
+            "docker-registry serve /srv/registry/config.yml",
+            port=443,
+            home="login",
+        ),
+        Program(
+            "submitter",
+            USER,
+            f"/home/{USER}/{SUBMITTER} --config /home/{USER}/{SUBMITTER}.yaml",
+            home="login",
+        ),
     )
 }

@@ -2,8 +2,8 @@
 
     python slurm_relay.py PID ADDRESS PORT FILE
 
-Listens on ADDRESS:PORT in the network of process PID, and passes what comes on to 127.0.0.1 of the
-network that this was started in, to the port whose number stands in FILE when somebody connects.
+Listens on ADDRESS:PORT in the network of process PID, and passes what comes on to the HOST:PORT
+that stands in FILE when somebody connects, as seen from the network that this was started in.
 Nobody is let in while there is none.
 """
 
@@ -53,7 +53,8 @@ async def serve(pid: int, address: str, port: int, file: Path) -> None:
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            there = await asyncio.open_connection("127.0.0.1", int(file.read_text()), limit=CHUNK)
+            host, _, number = file.read_text().rpartition(":")
+            there = await asyncio.open_connection(host, int(number), limit=CHUNK)
         except (OSError, ValueError):
             at_once = struct.pack("ii", 1, 0)  # a reset: what a port says that nobody listens on
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, at_once)

@@ -27,7 +27,7 @@ from scripts.lib.slurm_machines import (
     start_machine,
     until,
 )
-from scripts.lib.slurm_programs import PATIENCE_S, PROGRAMS
+from scripts.lib.slurm_programs import PATIENCE_S, PROGRAMS, SUBMITTER
 
 REPOSITORY = "/interlink-nats"  # as the machines see it
 OUTSIDE = "outside"  # what the login node's second cable leads to
@@ -196,11 +196,11 @@ class Site:
         """Put it back."""
         self._cable(name, "up")
 
-    def lead_to(self, port: int) -> None:
-        """From now on, who connects to the centre reaches this port of this machine's 127.0.0.1."""
+    def lead_to(self, port: int, host: str = "127.0.0.1") -> None:
+        """From now on, who connects to the centre reaches this port of an address seen here."""
         file = self.directory / "nats-port"
         temporary = file.with_suffix(".new")
-        temporary.write_text(str(port))
+        temporary.write_text(f"{host}:{port}")
         temporary.rename(file)
 
     def programs(self, name: str) -> list[str]:
@@ -209,6 +209,8 @@ class Site:
             return ["slurmd"]
         if name == "ctl":
             return [*(["mariadbd", "slurmdbd"] if self.facts["accounting"] else []), "slurmctld"]
+        if name == "login":
+            return ["docker-registry", *(["submitter"] if (self.home / SUBMITTER).exists() else [])]
         return []
 
     def _cable(self, name: str, state: str) -> None:

@@ -26,7 +26,7 @@ class Plan(NamedTuple):
 
     root: Path  # the file system that its machines share
     python: str  # in there, with what our packages need
-    nodes: int = 3
+    nodes: int = 3  # with none there is no Slurm either: a login node and nothing else
     accounting: bool = True
     changes: Mapping[str, str] = {}  # of slurm.conf
 
@@ -35,10 +35,11 @@ def up(site: Site, plan: Plan) -> None:
     """Start all of it; whatever keeps it from that, nothing is left running."""
     site.directory.mkdir(parents=True, exist_ok=True)
     with site.locked(), _building(site, plan):
-        for name in (OUTSIDE, "ctl", "login", *site.nodes):
+        slurm = ("ctl", *site.nodes) if site.nodes else ()
+        for name in (OUTSIDE, "login", *slurm):
             site.start_machine(name)
         _lead_outside(site)
-        for name in ("ctl", *site.nodes):
+        for name in ("login", *slurm):
             for program in site.programs(name):
                 site.start_program(program, name)
         _wait_for_nodes(site)
@@ -145,8 +146,9 @@ def _write_configuration(site: Site, plan: Plan) -> None:
     for name, text in texts.items():
         (site.directory / "etc" / name).write_text(text)
     secret = site.directory / "etc" / "slurmdbd.conf"
-    secret.chmod(0o600)
-    os.chown(secret, files.SLURM_ID, files.SLURM_ID)
+    if secret.exists():
+        secret.chmod(0o600)
+        os.chown(secret, files.SLURM_ID, files.SLURM_ID)
 
 
 def _lead_outside(site: Site) -> None:
@@ -158,6 +160,8 @@ def _lead_outside(site: Site) -> None:
 
 def _wait_for_nodes(site: Site) -> None:
     wanted = len(site.nodes)
+    if not wanted:
+        return
 
     def idle() -> bool:
         done = site.run("ctl", ["sinfo", "-h", "-N", "-p", "main", "-o", "%t"])
