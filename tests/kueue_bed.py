@@ -19,11 +19,13 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional, TypeVar, Union
 
 import yaml
+
+from tests.slurm_site import SlurmSite
 
 REPO = Path(__file__).resolve().parent.parent
 SCRIPT = REPO / "scripts" / "bed"
@@ -121,6 +123,10 @@ class KueueBed:
         """All that a program has said."""
         return _script("logs", "--name", self.name, program)
 
+    def site(self, name: str) -> SlurmSite:
+        """A site of the whole chain, at which Slurm or the login node itself runs jobs."""
+        return SlurmSite(self.kubeconfig.parent / "sites" / name)
+
     # --- users ----------------------------------------------------------------------------------
 
     def token(self, serviceaccount: str, namespace: str = "default") -> str:
@@ -166,14 +172,20 @@ class KueueBed:
 
 
 @contextlib.contextmanager
-def running(name: str, kueue: str = NEW, *, node: bool = True) -> Iterator[KueueBed]:
-    """A bed of this name; what it needs is built first. When it does not come up, its logs stay."""
+def running(
+    name: str, kueue: str = NEW, *, node: bool = True, sites: Sequence[str] = ()
+) -> Iterator[KueueBed]:
+    """A bed of this name; what it needs is built first. When it does not come up, its logs stay.
+
+    With sites, the whole chain up to jobs there is in it.
+    """
     options = ["--name", name, "--kueue", kueue, "--tied", *([] if node else ["--without-node"])]
+    kind = ["--sites", ",".join(sites)] if sites else ["kueue"]
     # The bed ends with the other end of this pipe.
     reading, writing = os.pipe()
     try:
         try:
-            told = _script("up", "kueue", *options, stdin=reading)
+            told = _script("up", *kind, *options, stdin=reading)
         finally:
             os.close(reading)
         word = next(line for line in told.splitlines() if line.startswith("export KUBECONFIG="))

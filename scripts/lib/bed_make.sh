@@ -26,9 +26,15 @@ module() { # MODULE@VERSION PART
     sed -n "s/^[[:space:]]*\"$2\": \"\(.*\)\",\{0,1\}\$/\1/p" <<<"$answer"
 }
 
-# Build a program of a module as its makers do: in a copy of their module, whose go.mod (with what it
+# Build programs of a module as its makers do: in a copy of their module, whose go.mod (with what it
 # replaces) and go.sum then hold. "go install MODULE@VERSION" would refuse it.
-build_in_copy() { # MODULE@VERSION PACKAGE LINKER_FLAGS
+build_in_copy() { # MODULE@VERSION LINKER_FLAGS PACKAGE...
+    copy_module "$1"
+    "$go" build -trimpath -ldflags "-s -w $2" -o "$out/" "${@:3}"
+}
+
+# Go to a copy of a module that can be changed.
+copy_module() { # MODULE@VERSION
     local dir
     cd /
     dir=$(module "$1" Dir)
@@ -36,7 +42,6 @@ build_in_copy() { # MODULE@VERSION PACKAGE LINKER_FLAGS
     cp -r "$dir" "$draft/source"
     chmod -R u+w "$draft/source"
     cd "$draft/source"
-    "$go" build -trimpath -ldflags "-s -w $3" -o "$out/" "$2"
 }
 
 # Kubernetes replaces its libraries by folders that its module does not have. They are published, as
@@ -75,19 +80,33 @@ make_kubernetes() {
 }
 
 make_coredns() {
-    build_in_copy "github.com/coredns/coredns@v$version" . ""
+    build_in_copy "github.com/coredns/coredns@v$version" "" .
 }
 
 # With the objects of its own installation, but for what runs it inside of a cluster. The CA that its
 # webhooks are believed by is another one in each bed.
 make_kueue() {
     local variable=sigs.k8s.io/kueue/pkg/version.GitVersion
-    build_in_copy "sigs.k8s.io/kueue@v$version" ./cmd/kueue "-X $variable=v$version"
+    build_in_copy "sigs.k8s.io/kueue@v$version" "-X $variable=v$version" ./cmd/kueue
     "$(part_folder kubernetes)/kubectl" kustomize "$draft/source/config/default" >"$draft/objects.yaml"
     awk 'BEGIN { RS = "\n---\n" }
         /(^|\n)kind: (Namespace|CustomResourceDefinition|ServiceAccount|(Cluster)?Role(Binding)?)(\n|$)/ ||
         /(^|\n)kind: (Mutating|Validating)WebhookConfiguration(\n|$)/ { print "---"; print }' "$draft/objects.yaml" |
         sed 's/^\( *\)clientConfig:$/&\n\1  caBundle: @CA@/' >"$out/objects.yaml"
+}
+
+# interLink's API server and virtual kubelet. This is the newest version that the module proxy serves, under
+# the name of its commit. Its virtual kubelet never starts to watch ConfigMaps and Secrets, so that a pod
+# with a variable from one would wait for ever: two lines mend that, as later versions have it.
+make_interlink() {
+    local package=github.com/interlink-hq/interlink main=cmd/virtual-kubelet/main.go kind
+    copy_module "$package@v0.0.0-20250722085031-9ed14a4e89d5"
+    for kind in Secrets ConfigMaps; do
+        sed -i "s/^\tgo scmInformerFactory\.Start(stopper)\$/\tscmInformerFactory.Core().V1().$kind().Informer()\n&/" "$main"
+    done
+    [ "$(grep -c 'scmInformerFactory.Core().V1().*().Informer()$' "$main")" = 2 ] || die "$main is not what it was"
+    "$go" build -trimpath -ldflags "-s -w -X $package/pkg/virtualkubelet.KubeletVersion=$version" -o "$out/" \
+        ./cmd/interlink ./cmd/virtual-kubelet
 }
 
 # Programs of Debian's, taken out of their packages: installed, etcd and containerd would start as services

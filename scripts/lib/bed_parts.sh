@@ -6,10 +6,11 @@
 bed_recipe=1
 kubernetes_version=1.36.2
 coredns_version=1.13.1
+interlink_version=0.5.2-pre2
 kueue_versions=(0.19.2 0.14.8)
 oldest_go=1.26
 # What "build" makes when nothing is named. The old Kueue is for tests of what must work with both.
-bed_parts=(debian kubernetes coredns kueue-0.19)
+bed_parts=(debian kubernetes coredns kueue-0.19 interlink)
 known_parts=("${bed_parts[@]}" kueue-0.14)
 
 # The full version of the Kueue whose version begins with $1.
@@ -27,6 +28,7 @@ part_version() {
     debian) (. /etc/os-release && echo "${VERSION_CODENAME:-sid}") ;;
     kubernetes) echo "$kubernetes_version" ;;
     coredns) echo "$coredns_version" ;;
+    interlink) echo "$interlink_version" ;;
     kueue-*) kueue_version "${1#kueue-}" ;;
     *) die "no part is called \"$1\": ${known_parts[*]}" ;;
     esac
@@ -44,7 +46,7 @@ part_pace() {
     case $1 in
     debian) echo "some seconds" ;;
     kubernetes) echo "five to ten minutes" ;;
-    coredns) echo "about three minutes" ;;
+    coredns | interlink) echo "about three minutes" ;;
     kueue-*) echo "about four minutes" ;;
     esac
 }

@@ -14,13 +14,17 @@ name_folders() {
     done
     inner_path=${folders[0]}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     inner_path=$(IFS=:; echo "${folders[*]:1}"):$inner_path
+    if [ -n "$sites" ]; then
+        mapfile -t -O "${#folders[@]}" folders < <(chain_folders)
+        inner_path=$interlink:$inner_path
+    fi
     if [ -n "$assets" ]; then
         folders+=("$assets")
         inner_path=$assets:$inner_path
     fi
 }
 
-programs() { echo "${control_programs[@]}" ${with_node:+"${node_programs[@]}"}; }
+programs() { echo "${control_programs[@]}" ${with_node:+"${node_programs[@]}"} ${sites:+"${chain_programs[@]}"}; }
 
 need_program() {
     case " $(programs) " in
@@ -81,6 +85,7 @@ define() {
     coredns)
         command=(coredns -conf "$etc/Corefile")
         asked=http://127.0.0.1:8181/ready ;;
+    *) define_chain "$1" ;;
     esac
 }
 
@@ -114,9 +119,11 @@ is_ready() {
     local command asked
     define "$1"
     if has_ended "$1"; then die "$1 has ended: $(log_end "$1")"; fi
+    # shellcheck disable=SC2086
     case $asked in
     containerd) succeeds enter ctr version ;;
-    *) succeeds enter curl -fsk --max-time 2 "$asked" ;;
+    virtual-node) virtual_node_is_ready ;;
+    *) succeeds enter curl -fsk --max-time 2 $asked ;;
     esac
 }
 
@@ -144,6 +151,7 @@ show_status() {
     local program pid
     echo "the bed \"$name\": API server at https://$address:6443, Kueue $(kueue_version "$kueue"), files in $state"
     echo "it knows this machine as $host"
+    [ -z "$sites" ] || echo "its sites: $sites"
     for program in $(programs); do
         if ! pid=$(running "$program"); then
             printf '  %-20s ended\n' "$program"

@@ -20,7 +20,7 @@ name_bed() {
     # No proxy stands between this machine and a bed on it.
     NO_PROXY='*' no_proxy='*'
     export KUBECONFIG KUBECACHEDIR NO_PROXY no_proxy
-    kueue='' with_node='' tied='' assets=''
+    kueue='' with_node='' tied='' assets='' sites='' interlink='' venv=''
     read_facts
 }
 
@@ -160,6 +160,7 @@ NFT
 
 # End all of it at once, also what is left of a bed whose machine has died.
 end_machine() {
+    end_sites
     # It goes with the machine too, but not at once; and another bed may have one of this name by now.
     if [ -n "$link" ] && [ "$(cat "/sys/class/net/$link/ifalias" 2>/dev/null)" = "$cgroup $machine_began" ]; then
         ip link delete "$link" 2>/dev/null || true

@@ -14,9 +14,10 @@ show_obstacle() {
 }
 
 # Whatever keeps it from that, nothing is left but the logs.
-bring_up() { # KUEUE WITH_NODE TIED
+bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
     local start part
     for part in debian kubernetes "kueue-$1" ${2:+coredns}; do build_part "$part"; done
+    [ -z "$4" ] || build_chain "$5"
     need_packages curl iproute2 openssl util-linux ${2:+libseccomp2 nftables}
     start=$SECONDS
     lock_bed
@@ -24,13 +25,15 @@ bring_up() { # KUEUE WITH_NODE TIED
     if bed_is_up; then die "the bed \"$name\" is up already: scripts/bed down --name $name"; fi
     take_down
     # shellcheck disable=SC2034
-    kueue=$1 with_node=$2 tied=$3
+    kueue=$1 with_node=$2 tied=$3 sites=$4
+    # An earlier bed of this name may have had others.
+    [ -z "$sites" ] || name_chain "$5"
     # Who has these has an etcd and an API server already.
     # shellcheck disable=SC2034
     assets=${KUBEBUILDER_ASSETS:+$(realpath "$KUBEBUILDER_ASSETS")}
     umask 077
     mkdir -p "$state"/{etc,log,pki,run}
-    note kueue with_node assets
+    note kueue with_node assets sites interlink venv
     trap give_up EXIT
     trap 'say interrupted; exit 130' INT TERM
     name_folders
@@ -39,12 +42,14 @@ bring_up() { # KUEUE WITH_NODE TIED
     launch etcd
     make_keys
     launch apiserver
+    [ -z "$sites" ] || begin_chain
     [ -z "$with_node" ] || start_containerd
     write_kueue_configuration
     say "waiting for the API server"
     until_ready etcd apiserver
     launch controller-manager
     launch scheduler
+    [ -z "$sites" ] || start_chain
     [ -z "$with_node" ] || launch_node
     start_kueue
     until_ready controller-manager scheduler
@@ -54,6 +59,7 @@ bring_up() { # KUEUE WITH_NODE TIED
         until_ready kubelet kube-proxy coredns
         until_true 90 "the node" kubelet node_is_ready
     fi
+    [ -z "$sites" ] || finish_chain
     touch "$state/run/up"
     trap - EXIT
     say "the bed \"$name\" is up after $((SECONDS - start)) s:" \

@@ -1,0 +1,229 @@
+# The whole chain in a bed: NATS, our plugin and operator, interLink's two programs, and sites beside it,
+# each behind a border of its own that lets out nothing but the way to NATS. Source bed_up.sh first.
+# shellcheck shell=bash disable=SC2034,SC2054,SC2154
+
+chain_programs=(nats plugin operator interlink virtual-kubelet)
+virtual_node=interlink
+websocket_port=8443
+virtual_kubelet_port=10260
+begin_sites=()  # what starts them
+
+# Sites are called by their kind, "host" or "slurm"; further ones of a kind get a word more: host-b.
+check_sites() { # NAME...
+    local site
+    for site; do
+        [[ $site =~ ^(host|slurm)(-[a-z0-9]{1,20})?$ ]] ||
+            die "\"$site\" is no site: host or slurm, or one of these with a word behind it, such as host-b"
+    done
+    [ "$(printf '%s\n' "$@" | sort -u | wc -l)" = $# ] || die "a site is there twice: $*"
+}
+
+# What it takes that other beds do not need.
+build_chain() { # INTERLINK
+    [ -n "$1" ] || build_part interlink
+    "$here/slurm-site" build
+    name_chain "$1"
+}
+
+# Set $interlink to where its two programs are, and $venv to the Python of ours.
+name_chain() { # INTERLINK
+    interlink=$(realpath "${1:-$(part_folder interlink)}")
+    find_python
+    make_venv plugin kueue quickstart
+}
+
+# Where the bed finds these programs, here as inside.
+chain_folders() {
+    local base
+    base=$("$venv/bin/python" -c 'import sys; print(sys.base_prefix)')
+    printf '%s\n' "$interlink" "$repo" "$venv"
+    case $base in /usr | /usr/*) ;; *) echo "$base" ;; esac
+}
+
+# Set $command and $asked, as define does.
+define_chain() {
+    local etc=$state/etc python="$venv/bin/python"
+    case $1 in
+    nats)
+        command=("$venv/bin/nats-server" --config "$etc/nats.conf")
+        asked=http://127.0.0.1:8222/healthz ;;
+    plugin)
+        command=(env PYTHONPATH="$repo" INTERLINK_PLUGIN_CONFIG="$etc/plugin.yaml" "$python" -P -m gunicorn
+            --config python:plugin_server.gunicorn_conf plugin_server.wsgi:app)
+        asked=http://127.0.0.1:4000/readyz ;;
+    operator)
+        command=(env PYTHONPATH="$repo" "$python" -P -m kueue_nats --config "$etc/kueue-nats.yaml")
+        asked=http://127.0.0.1:4001/healthz ;;
+    interlink)
+        # It stumbles over the socket of one that was killed.
+        command=(bash -c 'rm -f /run/interlink.sock; exec interlink -interlinkconfigpath "$1"' _ "$etc/interlink.yaml")
+        asked="--request POST --unix-socket /run/interlink.sock http://interlink/pinglink" ;;
+    virtual-kubelet)
+        command=(env KUBECONFIG="$etc/virtual-kubelet.kubeconfig" CONFIGPATH="$etc/virtual-kubelet.yaml"
+            NODENAME="$virtual_node" POD_IP="$address" KUBELET_URL="$address" KUBELET_PORT="$virtual_kubelet_port"
+            virtual-kubelet)
+        asked=virtual-node ;;
+    esac
+}
+
+# --- going up -------------------------------------------------------------------------------------
+
+# What needs no cluster: NATS with its users, and the sites, which begin while the cluster does.
+begin_chain() {
+    local site
+    write_nats_configuration
+    launch nats
+    for site in $sites; do
+        start_site "$site" >"$state/log/site-$site.log" 2>&1 9>&- &
+        begin_sites+=($!)
+    done
+    write_chain_configuration
+    launch plugin
+    launch interlink
+}
+
+# One site, with its user at NATS and its submitter.
+start_site() { # NAME
+    local folder=$state/sites/$1 nodes=0 nats=$state/etc/nats
+    case $1 in slurm*) nodes=3 ;; esac
+    # Others than root have to read what is in there.
+    umask 022
+    mkdir -p "$folder"
+    "$here/slurm-site" up "$folder" --nodes "$nodes" --no-accounting
+    "$here/slurm-site" lead-to "$folder" "$websocket_port" "$address"
+    in_venv scripts.lib.chain_site "$folder" "$1" "$nats/credentials/$1.nkey" "$state/pki/ca.crt"
+    "$here/slurm-site" start "$folder" submitter
+}
+
+in_venv() { PYTHONPATH="$repo" "$venv/bin/python" -P -m "$@"; }
+
+# What needs the API server. The virtual kubelet comes first: its node is ready half a minute later.
+start_chain() {
+    in_venv scripts.lib.chain_objects | apply
+    account_kubeconfig interlink "$state/etc/virtual-kubelet.kubeconfig"
+    account_kubeconfig kueue-nats "$state/etc/kueue-nats.kubeconfig"
+    until_ready nats plugin interlink
+    launch virtual-kubelet
+    launch operator
+}
+
+# A kubeconfig with a token of the ServiceAccount that has this name in a namespace of the same name.
+account_kubeconfig() { # NAME FILE
+    local token
+    token=$(kubectl create token "$1" --namespace "$1" --duration 720h) || die "no token for $1"
+    sed "/^users:/,\$d" "$KUBECONFIG" >"$2"
+    cat >>"$2" <<CONFIG
+users:
+- name: $1
+  user: {token: $token}
+contexts:
+- name: bed
+  context: {cluster: bed, user: $1, namespace: $1}
+current-context: bed
+CONFIG
+}
+
+# What needs Kueue, and the end of all that has begun.
+finish_chain() {
+    local pid sites_there=("${begin_sites[@]}") site
+    for site in $sites; do
+        wait "${sites_there[0]}" || die "the site \"$site\" does not start: $(log_end "site-$site")"
+        sites_there=("${sites_there[@]:1}")
+    done
+    kubectl wait --for=condition=Established --timeout=30s crd/masterqueues.vk.io >"$state/log/apply.log" 2>&1 ||
+        die "MasterQueues are not served: $(log_end apply)"
+    apply <"$repo/scripts/lib/bed_queues.yaml"
+    say "waiting for the sites"
+    until_ready operator
+    until_true 60 "the sites in the queues" operator all_pools_are_alive
+    say "waiting for interLink's node"
+    until_ready virtual-kubelet
+}
+
+all_pools_are_alive() {
+    local alive
+    alive=$(kubectl get masterqueues.vk.io masterqueue --output 'jsonpath={.status.poolsAlive}' 2>/dev/null) &&
+        [ "$alive" = "$(wc -w <<<"$sites")" ]
+}
+
+virtual_node_is_ready() {
+    succeeds kubectl wait --for=condition=Ready --timeout=1s "node/$virtual_node"
+}
+
+# --- configurations -------------------------------------------------------------------------------
+
+write_nats_configuration() {
+    local nats=$state/etc/nats site
+    signed nats /CN=nats serverAuth DNS:localhost DNS:centre
+    {
+        "$here/nats-site" init "$nats" --url wss://centre:443 --port "$websocket_port" \
+            --cert "$state/pki/nats.crt" --key "$state/pki/nats.key"
+        for site in $sites; do
+            "$here/nats-site" add "$site" "$site" --dir "$nats"
+        done
+    } >"$state/log/nats-site.log" 2>&1 9>&- || die "no users for NATS: $(log_end nats-site)"
+    printf 'include "nats/nats-server.conf"\nhttp: "127.0.0.1:8222"\n' >"$state/etc/nats.conf"
+}
+
+write_chain_configuration() {
+    local credentials=$state/etc/nats/credentials
+    enter mkdir -p /var/lib/plugin
+    cat >"$state/etc/plugin.yaml" <<CONFIG
+nats:
+  servers: ["wss://localhost:$websocket_port"]
+  inbox_prefix: _INBOX_plugin
+  nkey_file: $credentials/plugin.nkey
+  ca_file: $state/pki/ca.crt
+listen: http://127.0.0.1:4000
+state_directory: /var/lib/plugin
+CONFIG
+    cat >"$state/etc/kueue-nats.yaml" <<CONFIG
+nats:
+  servers: ["wss://localhost:$websocket_port"]
+  inbox_prefix: _INBOX_kueue
+  nkey_file: $credentials/kueue.nkey
+  ca_file: $state/pki/ca.crt
+kubeconfig: $state/etc/kueue-nats.kubeconfig
+namespace: kueue-nats
+listen: 127.0.0.1:4001
+CONFIG
+    # Over TCP, an idle virtual kubelet is now and then told that its API server has gone, and its node with it.
+    cat >"$state/etc/interlink.yaml" <<CONFIG
+InterlinkAddress: unix:///run/interlink.sock
+InterlinkPort: "0"
+SidecarURL: http://127.0.0.1
+SidecarPort: "4000"
+VerboseLogging: true
+DataRootFolder: /run
+CONFIG
+    cat >"$state/etc/virtual-kubelet.yaml" <<CONFIG
+InterlinkURL: unix:///run/interlink.sock
+InterlinkPort: "0"
+VerboseLogging: true
+Resources: {CPU: "10000", Memory: 100Ti, Pods: "10000"}
+HTTP: {Insecure: true}
+KubeletHTTP: {Insecure: true}
+DisableCSR: true
+CONFIG
+}
+
+# --- sites ----------------------------------------------------------------------------------------
+
+# The folder of a site of this bed.
+site_folder() { # NAME
+    case " $sites " in
+    *" $1 "*) echo "$state/sites/$1" ;;
+    *) die "no site of the bed is called \"$1\": ${sites:-it has none}" ;;
+    esac
+}
+
+# End all sites; each is a tree of processes of its own.
+end_sites() {
+    local folder
+    # One that is still on its way would not be found.
+    [ ${#begin_sites[@]} = 0 ] || wait "${begin_sites[@]}" || true
+    for folder in "$state"/sites/*/; do
+        [ -e "$folder/site.json" ] || continue
+        "$here/slurm-site" down "$folder" 9>&- || die "the site in $folder does not end"
+    done
+}

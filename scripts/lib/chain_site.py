@@ -1,0 +1,78 @@
+"""The submitter of a site of scripts/slurm-site: its program and what it reads, in the user's home.
+
+    python -m scripts.lib.chain_site DIR NAME KEY CA
+
+DIR is the site's folder, NAME its name at the NATS server and that of its one pool, KEY and CA are
+the files with its key there and with who is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import slurm_files as files
+from scripts.lib.slurm_programs import SUBMITTER
+from scripts.lib.slurm_site import REPOSITORY, Site
+from templates.permissions import inbox_of
+
+# What a pool without a batch system offers: it has nobody to ask.
+HOST_OFFERS = {"cpu": "8", "memory": "8Gi", "pods": "64"}
+
+PROGRAM = """\
+#!{python} -P
+import sys
+
+sys.path.insert(0, "{repository}")
+from submitter.main import main
+
+sys.exit(main())
+"""
+
+
+def write(site: Site, name: str, key: Path, authority: Path) -> None:
+    """Put all of it there; the site starts the program like its own."""
+    program = site.home / SUBMITTER
+    folder = program.parent
+    for made in (folder, site.home / "pool"):
+        made.mkdir(mode=0o700, exist_ok=True)
+    shutil.copy(key, folder / "nats.nkey")
+    (folder / "nats.nkey").chmod(0o600)
+    shutil.copy(authority, folder / "ca.pem")
+    program.write_text(PROGRAM.format(python=site.facts["python"], repository=REPOSITORY))
+    program.chmod(0o755)
+    settings = _settings(name, f"/home/{files.USER}", has_slurm=bool(site.nodes))
+    program.with_suffix(".yaml").write_text(json.dumps(settings, indent=1))  # JSON is YAML
+    for path in (site.home / "pool", folder, *folder.iterdir()):
+        os.chown(path, files.USER_ID, files.USER_ID)
+
+
+def _settings(name: str, home: str, *, has_slurm: bool) -> dict[str, Any]:
+    folder = f"{home}/{Path(SUBMITTER).parent}"
+    nats = {
+        "servers": [f"wss://{files.CENTRE}:{files.CENTRE_PORT}"],
+        "inbox_prefix": inbox_of(name),
+        "nkey_file": f"{folder}/nats.nkey",
+        "ca_file": f"{folder}/ca.pem",
+    }
+    pool = {
+        "name": name,
+        "directory": f"{home}/pool",
+        "backend": "slurm" if has_slurm else "host",
+        "resources": {} if has_slurm else HOST_OFFERS,
+        "build": {
+            "runtime": {"name": "apptainer"},
+            "images": {"cache": f"{home}/images", "pull_attempts": 2, "pull_backoff_s": 2},
+        },
+        "timing": {"poll_s": 1, "resources_s": 5},
+    }
+    return {"nats": nats, "pools": [pool]}
+
+
+if __name__ == "__main__":
+    directory, name, key, authority = sys.argv[1:]
+    write(Site(Path(directory)), name, Path(key), Path(authority))

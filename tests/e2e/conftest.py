@@ -1,0 +1,37 @@
+"""Every test here has the chain of scripts/bed: a cluster, Kueue, interLink, us, two sites."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.users import User
+from tests.kueue_bed import KueueBed, running
+
+SITES = ("host", "slurm")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def chain() -> Iterator[KueueBed]:
+    """One for the whole session; what a test creates in it is in a namespace of its own."""
+    with running(f"e2e-{os.getpid()}", sites=SITES) as found:
+        yield found
+
+
+@pytest.fixture
+def user(chain: KueueBed) -> Iterator[User]:
+    """Somebody with a namespace and a queue, in which nothing is left afterwards."""
+    found = User(chain, f"t{uuid.uuid4().hex[:6]}")
+    yield found
+    found.leave()

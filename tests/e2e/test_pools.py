@@ -1,0 +1,189 @@
+"""Two pools and a node of the cluster's own: who runs where, and what if a pool goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
+from tests.kueue_bed import KueueBed, until
+
+Json = dict[str, Any]
+FOR_EVER = "sleep 600"
+
+
+class Queue:
+    """A MasterQueue of a test's own on the bed's two pools, with a queue that borrows from it."""
+
+    def __init__(self, user: User, **nats: Any) -> None:
+        self.user, self.name = user, f"mq-{user.name}"
+        self.borrower = user.name
+        self.flavors: list[Json] = [
+            {
+                "name": "sites",
+                "natsFlavor": {"poolRegExp": ".*", "virtualNode": VIRTUAL_NODE, **nats},
+                "canLendTo": [{"queue": self.borrower}],
+            }
+        ]
+
+    def apply(self, **spec: Any) -> None:
+        self.user.bed.apply(
+            {
+                "apiVersion": "vk.io/v1",
+                "kind": "MasterQueue",
+                "metadata": {"name": self.name},
+                "spec": {"flavors": self.flavors, **spec},
+            }
+        )
+        self.user.queue(self.borrower)
+
+    def until_pools(self, **wanted: str) -> None:
+        """Wait until pools are in these states."""
+
+        def look() -> bool:
+            status = self.user.bed.get("masterqueues.vk.io", self.name).get("status") or {}
+            found = {pool["name"]: pool["state"] for pool in status.get("pools") or ()}
+            return all(found.get(name) == state for name, state in wanted.items())
+
+        until(look, 90, f"pools {wanted}")
+
+    def until_there(self) -> None:
+        """Wait until both pools are in it."""
+        self.until_pools(host="Active", slurm="Active")
+
+    def flavor(self, pool: str) -> str:
+        return f"{self.name}.sites.{pool}"
+
+    def job(self, name: str, script: str = FOR_EVER, **more: Any) -> None:
+        self.user.job(name, script, queue=self.borrower, **more)
+
+
+@pytest.fixture
+def queue(user: User) -> Iterator[Queue]:
+    found = Queue(user)
+    yield found
+    user.kubectl("delete", "jobs", "--all", "--wait=true", seconds=120)
+    user.bed.kubectl("delete", "masterqueue", found.name, "--ignore-not-found")
+
+
+def node_of(user: User, job: str) -> str:
+    """Where the pod of a Job is, as soon as it has one that is somewhere."""
+    (pod,) = until(
+        lambda: [p for p in user.pods_of(job) if p["spec"].get("nodeName")], 60, f"{job}'s pod"
+    )
+    found: str = pod["spec"]["nodeName"]
+    return found
+
+
+def test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node(queue: Queue) -> None:
+    user = queue.user
+    queue.flavors.append(
+        {
+            "name": "local-cpu",
+            "localFlavor": {},
+            "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
+            "canLendTo": [{"queue": queue.borrower}],
+        }
+    )
+    queue.apply()
+    queue.until_there()
+    eight = {"cpu": "8", "memory": "64Mi"}
+    queue.job("first", requests=eight)
+    assert user.until_admitted("first") == queue.flavor("host")
+    for name in ("second", "third", "fourth"):
+        queue.job(name, requests=eight)
+        assert user.until_admitted(name) == queue.flavor("slurm")
+    queue.job("last", "echo here", requests={"cpu": "1", "memory": "64Mi"})
+    assert user.until_admitted("last") == "local-cpu"
+    assert node_of(user, "last") == REAL_NODE
+    user.until_job("last", "Complete")
+    assert user.kubectl("logs", "job/last") == "here\n"
+    assert node_of(user, "first") == node_of(user, "fourth") == VIRTUAL_NODE
+
+
+def test_a_job_that_does_not_tolerate_interlink_never_leaves(queue: Queue) -> None:
+    user = queue.user
+    queue.flavors.append(
+        {
+            "name": "local-cpu",
+            "localFlavor": {},
+            "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
+            "canLendTo": [{"queue": queue.borrower}],
+        }
+    )
+    queue.apply()
+    queue.until_there()
+    one = {"cpu": "1", "memory": "64Mi"}
+    queue.job("stays", leaves=False, requests=one)
+    assert user.until_admitted("stays") == "local-cpu"
+    assert node_of(user, "stays") == REAL_NODE
+    queue.job("waits", leaves=False, requests=one)
+    queue.job("leaves", "true", requests=one)
+    assert user.until_admitted("leaves") == queue.flavor("host")
+    user.until_job("leaves", "Complete")
+    assert user.flavor_of("waits") == "" and user.pods_of("waits") == []
+    user.kubectl("delete", "job", "stays")
+    assert user.until_admitted("waits") == "local-cpu"
+
+
+def test_a_queue_borrows_from_each_pool_what_may_be_lent(queue: Queue) -> None:
+    user = queue.user
+    queue.flavors[0]["canLendTo"] = [{"queue": queue.borrower, "lendingLimit": {"pods": 2}}]
+    queue.apply()
+    queue.until_there()
+    names = [f"j{number}" for number in range(5)]
+    for name in names:
+        queue.job(name)
+
+    def admitted() -> list[str]:
+        return sorted(filter(None, map(user.flavor_of, names)))
+
+    until(lambda: len(admitted()) == 4, 60, "four jobs to be admitted")
+    found = admitted()
+    assert found == [queue.flavor("host")] * 2 + [queue.flavor("slurm")] * 2
+    (left,) = (name for name in names if not user.flavor_of(name))
+    user.kubectl("delete", "job", next(n for n in names if user.flavor_of(n) == found[0]))
+    assert user.until_admitted(left) == queue.flavor("host")
+
+
+def test_a_pool_goes_and_comes_back(chain: KueueBed, user: User, queue: Queue) -> None:
+    queue = Queue(user, poolTimeout=15, riseAfter=0)
+    queue.apply()
+    queue.until_there()
+    queue.job("before", "echo begun; sleep 25; echo ended")
+    assert user.until_admitted("before") == queue.flavor("host")
+    (pod,) = until(lambda: user.pods_of("before"))
+    user.until_phase(pod["metadata"]["name"], "Running")
+    site = chain.site("host")
+    site.stop("submitter")
+    try:
+        queue.until_pools(host="Lost", slurm="Active")
+        queue.job("meanwhile", "echo elsewhere")
+        assert user.until_admitted("meanwhile") == queue.flavor("slurm")
+        user.until_job("meanwhile", "Complete")
+        assert user.flavor_of("before") == queue.flavor("host")
+    finally:
+        site.start("submitter")
+    queue.until_there()
+    user.until_job("before", "Complete")
+    assert user.kubectl("logs", "job/before") == "begun\nended\n"
+    queue.job("after", "true")
+    assert user.until_admitted("after") == queue.flavor("host")
+    user.until_job("after", "Complete")
+
+
+def test_a_pool_under_drain_takes_no_more_jobs(queue: Queue) -> None:
+    user = queue.user
+    queue.apply()
+    queue.until_there()
+    queue.job("runs", "sleep 12")
+    assert user.until_admitted("runs") == queue.flavor("host")
+    queue.apply(drain=["host"])
+    queue.until_pools(host="Draining")
+    queue.job("next", "true")
+    assert user.until_admitted("next") == queue.flavor("slurm")
+    for name in ("runs", "next"):
+        user.until_job(name, "Complete")
+    assert user.flavor_of("runs") == queue.flavor("host")
