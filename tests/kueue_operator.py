@@ -14,9 +14,8 @@ import urllib.request
 from pathlib import Path
 from typing import Any, Optional
 
-import yaml
-
 from plugin_server.bridge import Bridge
+from scripts.lib import chain_objects
 from scripts.lib.interlink import free_port
 from templates import publications, subjects
 from templates.asking import NotConnected
@@ -26,10 +25,7 @@ from templates.publications import Resources
 from tests.kueue_bed import REPO, KueueBed, Refused, until
 from tests.nats_server import NatsServer
 
-CRD = REPO / "chart" / "crds" / "masterqueue.yaml"
-RULES = REPO / "chart" / "files" / "kueue-nats-rules.yaml"
-NAMESPACE = "kueue-nats"
-ACCOUNT = "kueue-nats"
+NAMESPACE = ACCOUNT = chain_objects.OPERATOR
 USER, PASSWORD = "user", "pass/word"
 
 Json = dict[str, Any]
@@ -37,33 +33,9 @@ Json = dict[str, Any]
 
 def install(bed: KueueBed) -> Path:
     """What the chart puts into a cluster for the operator; returns its kubeconfig."""
-    rules = yaml.safe_load(RULES.read_text())
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-    bed.apply(
-        CRD.read_text(),
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
-    )
-    bed.apply(
-        {
-            "apiVersion": "v1",
-            "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": NAMESPACE},
-        },
-        *_bound("ClusterRole", {"name": ACCOUNT}, rules["cluster"], subject),
-        *_bound("Role", {"name": ACCOUNT, "namespace": NAMESPACE}, rules["namespace"], subject),
-        *_bound("Role", {"name": ACCOUNT, "namespace": "default"}, rules["default"], subject),
-    )
+    bed.apply(*chain_objects.operator())
     bed.kubectl("wait", "--for=condition=Established", "crd/masterqueues.vk.io", "--timeout=30s")
     return bed.kubeconfig_for(ACCOUNT, NAMESPACE)
-
-
-def _bound(kind: str, metadata: Json, rules: list[Json], subject: Json) -> list[Json]:
-    """A role, and its binding."""
-    api = "rbac.authorization.k8s.io/v1"
-    role = {"apiVersion": api, "kind": kind, "metadata": metadata, "rules": rules}
-    ref = {"apiGroup": api.partition("/")[0], "kind": kind, "name": metadata["name"]}
-    binding = {"apiVersion": api, "kind": f"{kind}Binding", "metadata": metadata}
-    return [role, {**binding, "roleRef": ref, "subjects": [subject]}]
 
 
 class Operator:

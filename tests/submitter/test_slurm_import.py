@@ -78,7 +78,7 @@ def test_where_no_flavor_was_the_default_one_pods_still_get_none() -> None:
         ("Flavors: [a]", "Flavors: refused: must be a mapping of flavors"),
         ("Flavors: {a: x}", "Flavors.a: refused: must be a mapping of its keys"),
         ("Flavors: {a: {SlurmFlags: 1}}", "Flavors.a.SlurmFlags: refused, all of them: must be a"),
-        ("Flavors: {a: {SlurmFlags: [\"'\"]}}", "Flavors.a.SlurmFlags: refused, all of them: No"),
+        ('Flavors: {a: {SlurmFlags: ["\'"]}}', "Flavors.a.SlurmFlags: refused, all of them: No"),
         ("Taints: [x]", "Taints: refused: must be a list of taints"),
         ("DataRootFolder: .local/jobs/", "DataRootFolder: refused: pools[0].directory must be an"),
     ],

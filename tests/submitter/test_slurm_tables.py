@@ -68,7 +68,10 @@ def test_what_a_state_means(state: str, code: str, expected: tuple[str, str, int
     [
         ("slurmstepd: error: Job 5 exceeded memory limit (9 > 1), being killed\n", "OOMKilled"),
         ("error: Exceeded job memory limit\n", "OOMKilled"),
-        ("[...] StepId=1.batch exceeded memory limit (207335424 > 62914560)" + 9 * "\n", "OOMKilled"),
+        (
+            "[...] StepId=1.batch exceeded memory limit (207335424 > 62914560)" + 9 * "\n",
+            "OOMKilled",
+        ),
         ("Killed\n", ""),
         (None, ""),
     ],
