@@ -199,10 +199,7 @@ def _read_mounts(
             read_only = False
         sub_path = ""
         if not _MOUNT_EXTRAS.isdisjoint(entry):
-            if entry.get("recursiveReadOnly") == "Enabled":
-                place = f"{where}.volumeMounts[{index}].recursiveReadOnly"
-                raise PodRejected(place, "not supported: what is mounted below stays as it is")
-            sub_path = _sub_path(entry, f"{where}.volumeMounts[{index}]", env)
+            sub_path = _read_extra(entry, f"{where}.volumeMounts[{index}]", env)
         mounts[path] = Mount(volume, path, read_only, sub_path)
     return tuple(mounts.values())
 
@@ -221,7 +218,11 @@ def _no_target(text: object, path: Optional[str], where: str) -> PodRejected:
     return PodRejected(where, f"{path} is mounted on twice")
 
 
-def _sub_path(entry: Mapping[str, Any], where: str, env: Mapping[str, str]) -> str:
+def _read_extra(entry: Mapping[str, Any], where: str, env: Mapping[str, str]) -> str:
+    """What few mounts have: a path inside the volume, which it returns."""
+    if entry.get("recursiveReadOnly") == "Enabled":
+        what = "not supported: what is mounted below stays as it is"
+        raise PodRejected(f"{where}.recursiveReadOnly", what)
     key = "subPath"
     text = text_at(entry, key, where)
     expression = text_at(entry, "subPathExpr", where)

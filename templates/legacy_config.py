@@ -13,8 +13,14 @@ from typing import Any, Callable
 
 from templates.errors import ConfigError
 
-_SUBMITTER = "belongs to the submitter's configuration"
-_SLURM = "belongs to the Slurm backend's configuration"
+
+def _moved(key: str) -> str:
+    return f"is now {key} in the submitter's configuration"
+
+
+_FLAGS = _moved("pools[].options.flags")
+_FLAVORS = "pools[].options.flavors"
+_WALL_TIME = "is now defaults.wall_time_s"
 _BUSINESS = "is the submitter's business: "
 _REGISTRY = "is not supported: nodes pull images from their registry into images.cache"
 _FUSE = (
@@ -41,35 +47,62 @@ REFUSED: Mapping[str, str] = {
     ),
     "shub_proxy.*": _REGISTRY,
     "slurm.bash_executable": "is now script.bash",
-    "slurm.*": _SLURM,
-    "resources.*": _SUBMITTER,
-    "node.*": _SUBMITTER,
+    "slurm.sbatch_executable": _moved("pools[].options.programs.sbatch"),
+    "slurm.squeue_executable": _moved("pools[].options.programs.squeue"),
+    "slurm.sacct_executable": _moved("pools[].options.programs.sacct"),
+    "slurm.flavors": _moved(_FLAVORS),
+    "slurm.partition": _moved(f"{_FLAVORS}[].partition"),
+    "slurm.qos": _moved(f"{_FLAVORS}[].qos"),
+    "slurm.account": _moved(f"{_FLAVORS}[].account"),
+    "slurm.reservation": _moved(f"{_FLAVORS}[].reservation"),
+    "slurm.nodes": _FLAGS,
+    "slurm.ntasks": _FLAGS,
+    "slurm.nodelist": _FLAGS,
+    "slurm.mail_user": _FLAGS,
+    "slurm.mail_type": _FLAGS,
+    "slurm.flags": _FLAGS,
+    "slurm.generic_resources": _moved("pools[].options.gres"),
+    "slurm.cpu": "is now defaults.cpu",
+    "slurm.cpus_per_task": "is now defaults.cpu",
+    "slurm.memory": "is now defaults.memory",
+    "slurm.mem_per_cpu": "is now defaults.memory",
+    "slurm.time": f"{_WALL_TIME}, in seconds",
+    "slurm.max_time_seconds": _WALL_TIME,
+    "slurm.sandbox": _moved("pools[].directory"),
+    "slurm.job_name": "is not supported: a job has the name of its pod",
+    "slurm.output": "is not supported: what a job says is in its directory",
+    "slurm.error": "is not supported: what a job says is in its directory",
+    "slurm.*": "belongs to pools[].options in the submitter's configuration",
+    "resources.*": _moved("pools[].resources"),
+    "node.labels": _moved("pools[].labels"),
+    "node.taints": _moved("pools[].taints"),
+    "node.*": "belongs to pools[] in the submitter's configuration",
     "network.*": _TUNNEL,
     "SidecarPort": _BUSINESS + "it listens nowhere, it connects to the NATS server",
     "Socket": _BUSINESS + "it listens nowhere, it connects to the NATS server",
-    "SbatchPath": _BUSINESS + "the program is set for its Slurm backend",
-    "ScancelPath": _BUSINESS + "the program is set for its Slurm backend",
-    "SqueuePath": _BUSINESS + "the program is set for its Slurm backend",
-    "SinfoPath": _BUSINESS + "the program is set for its Slurm backend",
+    "SbatchPath": _moved("pools[].options.programs.sbatch"),
+    "ScancelPath": _moved("pools[].options.programs.scancel"),
+    "SqueuePath": _moved("pools[].options.programs.squeue"),
+    "SinfoPath": _moved("pools[].options.programs.sinfo"),
     "SingularityPrefix": _IDLE,
     "EnrootPrefix": _IDLE,
     "EnrootPath": _ENROOT,
     "EnrootDefaultOptions": _ENROOT,
     "ExportPodData": "is always so: a pod's ConfigMaps, Secrets and volumes come with its job",
-    "DataRootFolder": _BUSINESS + "it keeps the jobs' directories",
+    "DataRootFolder": _moved("pools[].directory"),
     "Namespace": _IDLE,
     "VKConfigPath": _IDLE,
     "Tsocks": _SOCKS,
     "TsocksPath": _SOCKS,
     "TsocksLoginNode": _SOCKS,
-    "VerboseLogging": _BUSINESS + "its own log level",
-    "ErrorsOnlyLogging": _BUSINESS + "its own log level",
+    "VerboseLogging": _moved("logging.level"),
+    "ErrorsOnlyLogging": _moved("logging.level"),
     "EnableProbes": "is always so: a pod's probes are honoured",
-    "Flavors": _BUSINESS + "flavors are set for its Slurm backend",
-    "DefaultFlavor": _BUSINESS + "flavors are set for its Slurm backend",
+    "Flavors": _moved(_FLAVORS),
+    "DefaultFlavor": _moved(_FLAVORS),
     "DefaultUID": _BUSINESS + "jobs run as the user that it submits as",
-    "Taints": _BUSINESS + "it publishes the node's taints",
-    "ResourceScriptPath": _BUSINESS + "it publishes the site's resources",
+    "Taints": _moved("pools[].taints"),
+    "ResourceScriptPath": _moved("pools[].resources"),
 }
 
 

@@ -6,13 +6,14 @@ import re
 import textwrap
 from pathlib import Path
 
-from submitter import slurm_import
+from submitter import settings_file, slurm_import
 from submitter.backends.slurm_errors import SUBMIT_ERRORS
 from submitter.backends.slurm_flags import NEVER
 from submitter.backends.slurm_options import Options
 from submitter.backends.slurm_options import load as load_options
 from submitter.backends.slurm_states import STATES
 from submitter.settings_file import load
+from templates import build_config_file
 from templates.legacy_config import REFUSED, UNDERSTOOD
 from templates.settings_keys import keys
 from tests.test_docs import default_of
@@ -60,3 +61,12 @@ def test_the_example_loads(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
     (pool,) = load(textwrap.dedent(example), "example", tmp_path).pools
     assert [one.name for one in load_options(pool.options, "p").flavors] == ["gpu", "cpu"]
+
+
+def test_what_an_old_key_is_said_to_be_now_is_a_key() -> None:
+    files = (settings_file.keys, build_config_file.keys)
+    known = {key.name for every in files for key in every()}
+    known |= {f"pools[].options.{key.name}" for key in keys(Options())}
+    named = {found[1] for why in REFUSED.values() if (found := re.match(r"is now ([^, ]+)", why))}
+    assert len(named) > 10
+    assert named <= known

@@ -495,10 +495,20 @@ def test_every_old_key_is_understood_or_refused_with_the_new_place(key: str) -> 
     ("text", "line"),
     [
         ("slurm: {bash_executable: /bin/sh}", "slurm.bash_executable: is now script.bash"),
-        ("slurm: {flavors: []}", "slurm.flavors: belongs to the Slurm backend's configuration"),
-        ("slurm: 5", "slurm: belongs to the Slurm backend's configuration"),
-        ("resources: {cpu: 5}", "resources.cpu: belongs to the submitter's configuration"),
-        ("node: {labels: []}", "node.labels: belongs to the submitter's configuration"),
+        (
+            "slurm: {flavors: []}",
+            "slurm.flavors: is now pools[].options.flavors in the submitter's configuration",
+        ),
+        ("slurm: {time: 3}", "slurm.time: is now defaults.wall_time_s, in seconds"),
+        ("slurm: 5", "slurm: belongs to pools[].options in the submitter's configuration"),
+        (
+            "resources: {cpu: 5}",
+            "resources.cpu: is now pools[].resources in the submitter's configuration",
+        ),
+        (
+            "node: {labels: []}",
+            "node.labels: is now pools[].labels in the submitter's configuration",
+        ),
         (
             "apptainer: {cleanenv: true}",
             "apptainer.cleanenv: is always so: containers see their own variables,"
@@ -511,10 +521,14 @@ def test_every_old_key_is_understood_or_refused_with_the_new_place(key: str) -> 
         ),
         (
             "SbatchPath: /usr/bin/sbatch",
-            "SbatchPath: is the submitter's business: the program is set for its Slurm backend",
+            "SbatchPath: is now pools[].options.programs.sbatch in the submitter's configuration",
         ),
-        ("Flavors:", "Flavors: is the submitter's business: flavors are set for its Slurm backend"),
-        ("Taints: {a: b}", "Taints: is the submitter's business: it publishes the node's taints"),
+        ("Flavors:", "Flavors: is now pools[].options.flavors in the submitter's configuration"),
+        ("Taints: {a: b}", "Taints: is now pools[].taints in the submitter's configuration"),
+        (
+            "DefaultUID: 5",
+            "DefaultUID: is the submitter's business: jobs run as the user that it submits as",
+        ),
         (
             "ContainerRuntime: enroot",
             "ContainerRuntime: is not supported: enroot is none of the runtimes of runtime.name",
