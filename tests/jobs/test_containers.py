@@ -227,7 +227,7 @@ def test_a_sidecars_startup_probe_holds_the_next_container_back(site: Site) -> N
                 sidecar(
                     "side",
                     "trap 'exit 0' TERM; sleep 1; echo yes >/work/ready; while sleep 1; do :; done",
-                    startupProbe={**probe, "failureThreshold": 60},
+                    startupProbe={**probe, "failureThreshold": 60, "timeoutSeconds": 60},
                 )
             ],
             volumes=VOLUMES,

@@ -44,6 +44,11 @@ def execute(script: str) -> dict[str, Any]:
     return {"exec": {"command": ["sh", "-c", script]}}
 
 
+def asking(script: str, **numbers: int) -> dict[str, Any]:
+    """A probe each second, whose answer counts however long a loaded machine takes for it."""
+    return {**execute(script), "periodSeconds": 1, "timeoutSeconds": 60, **numbers}
+
+
 def work_of(running: Running) -> Path:
     return running.directory / "scratch" / "work"
 
@@ -223,7 +228,7 @@ def test_a_pre_stop_hook_can_ask_by_http_or_just_sleep(site: Site) -> None:
 
 
 def test_readiness_follows_its_probe_and_changes_nothing_else(site: Site) -> None:
-    probe = {**execute("test -e /work/ready"), "periodSeconds": 1, "failureThreshold": 1}
+    probe = asking("test -e /work/ready", failureThreshold=1)
     running = site.start(pod(sh(STAY, volumeMounts=[WORK], readinessProbe=probe), volumes=VOLUMES))
     state = running.until(lambda state: c0(state).state == RUNNING)
     assert not c0(state).ready
@@ -251,7 +256,7 @@ def test_without_a_readiness_probe_a_running_container_is_ready(site: Site) -> N
 
 
 def test_an_exec_probe_sees_the_containers_own_tmp(container_site: Site) -> None:
-    probe = {**execute("grep -q mine /tmp/probe && grep -q mine /own"), "periodSeconds": 1}
+    probe = asking("grep -q mine /tmp/probe && grep -q mine /own")
     running = container_site.start(
         pod(sh(f"echo mine >/tmp/probe; echo mine >/own; {STAY}", readinessProbe=probe))
     )
@@ -262,7 +267,7 @@ def test_an_exec_probe_sees_the_containers_own_tmp(container_site: Site) -> None
 
 def test_an_exec_probe_sees_the_containers_environment_and_directory(site: Site) -> None:
     check = '[ "$B" = "it\'s  \\$HOME" ] && [ "$(pwd)" = /work ]'
-    probe = {**execute(check), "periodSeconds": 1}
+    probe = asking(check)
     running = site.start(
         pod(
             sh(
@@ -283,12 +288,7 @@ def test_an_exec_probe_sees_the_containers_environment_and_directory(site: Site)
 def test_success_and_failure_thresholds_count_in_a_row(site: Site) -> None:
     # Answers as /work/say says, and counts the questions.
     check = "echo x >>/work/asked; [ ! -e /work/bad ]"
-    probe = {
-        **execute(check),
-        "periodSeconds": 1,
-        "successThreshold": 3,
-        "failureThreshold": 2,
-    }
+    probe = asking(check, successThreshold=3, failureThreshold=2)
     running = site.start(pod(sh(STAY, volumeMounts=[WORK], readinessProbe=probe), volumes=VOLUMES))
     running.until(lambda state: c0(state).ready)
     asked = len((work_of(running) / "asked").read_text().split())
@@ -428,7 +428,7 @@ def test_a_probe_that_hangs_has_failed_at_its_timeout_and_leaves_nothing(
 
 
 def test_a_container_that_fails_its_liveness_probe_ends_with_the_reason(site: Site) -> None:
-    probe = {**execute("[ ! -e /work/sick ]"), "periodSeconds": 1, "failureThreshold": 2}
+    probe = asking("[ ! -e /work/sick ]", failureThreshold=2)
     script = "trap 'exit 8' TERM; while :; do sleep 0.1; done"
     running = site.start(
         pod(
@@ -449,7 +449,7 @@ def test_a_container_that_fails_its_liveness_probe_ends_with_the_reason(site: Si
 
 
 def test_a_container_that_fails_its_liveness_probe_starts_again_if_it_may(site: Site) -> None:
-    probe = {**execute("[ ! -e /work/sick ]"), "periodSeconds": 1, "failureThreshold": 1}
+    probe = asking("[ ! -e /work/sick ]", failureThreshold=1)
     script = "trap 'exit 8' TERM; rm -f /work/sick; echo up; while :; do sleep 0.1; done"
     running = site.start(
         pod(
@@ -485,8 +485,8 @@ def test_a_container_that_will_not_end_is_killed_after_the_probes_grace_period(s
 
 
 def test_the_other_probes_wait_for_the_startup_probe(site: Site) -> None:
-    startup = {**execute("[ -e /work/up ]"), "periodSeconds": 1, "failureThreshold": 600}
-    never = {**execute("echo x >>/work/asked; [ -e /work/up ]"), "periodSeconds": 1}
+    startup = asking("[ -e /work/up ]", failureThreshold=600)
+    never = asking("echo x >>/work/asked; [ -e /work/up ]")
     running = site.start(
         pod(
             sh(
@@ -511,7 +511,7 @@ def test_the_other_probes_wait_for_the_startup_probe(site: Site) -> None:
 
 
 def test_a_startup_probe_that_never_succeeds_ends_the_container(site: Site) -> None:
-    startup = {**execute("false"), "periodSeconds": 1, "failureThreshold": 2}
+    startup = asking("false", failureThreshold=2)
     done = site.run(pod(sh(STAY, startupProbe=startup)))
     end = c0(done.state).end
     assert end is not None

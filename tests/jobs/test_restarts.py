@@ -185,7 +185,7 @@ def test_the_volumes_and_not_the_containers_files_outlive_a_restart(container_si
 
 
 def test_readiness_of_each_start_is_told_apart(site: Site) -> None:
-    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1}
+    probe = {"exec": {"command": ["true"]}, "periodSeconds": 1, "timeoutSeconds": 60}
     script = "for i in $(seq 600); do [ ! -e /work/go$n ] || break; sleep 0.1; done; [ $n -eq 1 ]"
     running = site.start(
         pod(
