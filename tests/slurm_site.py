@@ -34,6 +34,10 @@ __all__ = ["ACCOUNTS", "CENTRE", "CENTRE_PORT", "USER", "USER_ID", "SlurmSite", 
 class SlurmSite(Site):
     """One that runs."""
 
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self._unplugged: set[str] = set()
+
     # --- commands -------------------------------------------------------------------------------
 
     def login(self, *command: str) -> str:
@@ -101,26 +105,40 @@ class SlurmSite(Site):
         lines = self.admin("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t").splitlines()
         return {name: state.rstrip("*~#!%$@^-") for name, state in map(str.split, lines)}
 
+    def unplug(self, name: str) -> None:
+        self._unplugged.add(name)
+        super().unplug(name)
+
+    def plug(self, name: str) -> None:
+        super().plug(name)
+        self._unplugged.discard(name)
+
     def restore(self) -> None:
         """No jobs, all machines and programs running, all nodes idle."""
         self._restore_parts()
-        self.admin("bash", "-c", "scancel --full --signal=KILL -u alice; scancel -u alice; true")
+        if self._is_quiet():
+            return
         nodes = ",".join(self.nodes)
-        self.admin("bash", "-c", f"scontrol update nodename={nodes} state=resume; true")
-        self.admin("scontrol", "update", f"nodename={nodes}", "reason=")
-        idle = set(self.nodes)
+        lines = (
+            f"scancel --full --signal=KILL -u {USER}",
+            f"scancel -u {USER}",
+            f"scontrol update nodename={nodes} state=resume",
+            f"scontrol update nodename={nodes} reason=",
+        )
+        self.admin("bash", "-c", f"{'; '.join(lines)}; true")
+        until(self._is_quiet, PATIENCE_S, "a site without jobs")
 
-        def quiet() -> bool:
-            found = {name for name, state in self.node_states().items() if state == "idle"}
-            return found == idle and not self.admin("squeue", "-h")
-
-        until(quiet, PATIENCE_S, "a site without jobs")
+    def _is_quiet(self) -> bool:
+        """No job is there, and each node waits for one."""
+        told = self.admin("bash", "-c", "sinfo -h -N -p main -o %t; squeue -h -o job").split()
+        return told == ["idle"] * len(self.nodes)
 
     def _restore_parts(self) -> None:
         for name, first in self.facts["machines"].items():
             if not Machine(*first).is_alive:
                 self.start(name)
-            self.plug(name)
+            if name in self._unplugged:
+                self.plug(name)
             for program in () if name == OUTSIDE else ("munged", *self.programs(name)):
                 if not self.machine(name).processes(program):
                     self.start(f"{program}@{name}")

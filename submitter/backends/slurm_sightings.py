@@ -20,8 +20,9 @@ from templates.states import ENDED, QUEUED, STARTED
 
 # Of FAILED jobs: what Slurm's own exit codes (EXIT:SIGNAL) mean.
 _KILLED = "0:9"
+_NO_FILES = "0:53"
 _CODES = {
-    "0:53": "its node could not open the job's directory or output file",
+    _NO_FILES: "its node could not open the job's directory or output file",
     _KILLED: "it was killed, as Slurm does with a job that uses more memory than it has",
 }
 # Where no control group limits memory, a job that is killed for it is FAILED, as if anybody had
@@ -71,7 +72,7 @@ def _ended(row: Row, state: State) -> Sighting:
         f"Slurm: {row.state}{told}: {words}",
         exit_code=code or state.exit_code,
         at_ms=row.end_s * 1000,
-        lost=state.lost,
+        lost=state.lost or (row.state, row.exit_code) == ("FAILED", _NO_FILES),
     )
 
 
