@@ -166,14 +166,14 @@ class Pools:
         """What a pool says."""
         return dict(self._offers[pool].quotas)
 
-    def until(self, what: Any, seconds: float = 60, words: str = "it") -> Any:
-        """Go on publishing until something is true."""
+    def until(self, what: Any, seconds: float = 60, words: str = "it", only: str = "") -> Any:
+        """Go on publishing until something is true; ``only`` one pool, if it is named."""
         said = 0.0
 
         def look() -> Any:
             nonlocal said
             if time.monotonic() - said > 1:
-                self.publish()
+                self.publish(*filter(None, [only]))
                 said = time.monotonic()
             return what()
 
@@ -334,9 +334,13 @@ class World:
         """Apply a Job that waits in a LocalQueue."""
         container = {
             "name": "main",
-            "image": "busybox:1.36",
+            "image": more.get("image", "busybox:1.36"),
+            "imagePullPolicy": "IfNotPresent",
             "command": ["sh", "-c", more.get("script", "sleep 1")],
-            "resources": {"requests": more.get("requests", {"cpu": "100m", "memory": "16Mi"})},
+            "resources": {
+                "requests": more.get("requests", {"cpu": "100m", "memory": "16Mi"}),
+                "limits": more.get("limits", {}),
+            },
         }
         pod: Json = {"restartPolicy": "Never", "containers": [container]}
         pod["terminationGracePeriodSeconds"] = 1

@@ -1,9 +1,9 @@
 """The operator beside a real Kueue: what it writes at rest, how soon a change counts, its costs.
 
 Writes are counted by the API server itself, over five minutes, and shown per hour. A round's CPU
-time is that of the operator's own metric; while it is taken, one of 200 pools changes in each round.
-Kueue has room for 64 flavors in a queue: with all 200 pools in one MasterQueue, 64 are used; in four
-of them, with 50 pools and 5 borrowers each, all are.
+time is that of the operator's own metric; while it is taken, one of 200 pools changes each second.
+Kueue has room for 64 flavors in a queue: with all 200 pools in one MasterQueue, 64 are used; in
+four of them, with 50 pools and 5 borrowers each, all are.
 """
 
 from __future__ import annotations

@@ -41,9 +41,14 @@ def bed(request: pytest.FixtureRequest) -> Iterator[KueueBed]:
 
 
 @pytest.fixture(scope="session")
-def operator(bed: KueueBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+def operator(
+    bed: KueueBed, nats: NatsServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Operator]:
     """The operator, under the ServiceAccount and the rights of the chart; it has to stay alive."""
-    found = Operator(tmp_path_factory.mktemp("operator"), install(bed)).start()
+    folder = tmp_path_factory.mktemp("operator")
+    (folder / "password").write_text(PASSWORD)
+    own = {"servers": [nats.url], "user": USER, "password_file": str(folder / "password")}
+    found = Operator(folder, install(bed), nats=own).start()
     yield found
     if found.process is not None:
         assert found.process.poll() is None, found.words()

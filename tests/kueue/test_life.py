@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,16 @@ def test_once_does_all_there_is_to_do(world: World) -> None:
         world.pools.offer("site", cpu=3, memory="4Gi", pods=4)
         assert world.operator.run("--once").returncode == 0
         assert world.quota(world.name, world.flavor("site"))["cpu"]["nominalQuota"] == "3"
+        # Nobody has listened since then, for longer than the timeout: that is how cron is.
+        world.master([{"name": "remote", "natsFlavor": world.nats_flavor(poolTimeout=1)}])
+        before = versions(world)
+        time.sleep(1.1)
+        assert world.operator.run("--once").returncode == 0
+        assert versions(world) == before
+        world.pools.forget("site")
+        time.sleep(1.1)
+        assert world.operator.run("--once").returncode == 0
+        assert world.made_by(world.name) == [f"ClusterQueue/{world.name}"]
     finally:
         world.operator.start()
 
@@ -209,45 +220,65 @@ def test_every_queue_stays_active_while_programs_are_killed(
     world: World, nats: NatsServer, watched: dict[str, list[str]]
 ) -> None:
     """200 changes of pools, with kill -9 of operator, NATS server and API server in between."""
-    flavor = world.nats_flavor(poolTimeout=15)
+    flavor = world.nats_flavor(poolTimeout=6)
     lends = [{"queue": f"{world.name}-team", "lendingLimit": {"pods": 2}}]
     name = world.master([{"name": "remote", "natsFlavor": flavor, "canLendTo": lends}])
     pools = [f"pool-{number}" for number in range(10)]
-    killed = 0
     for change in range(200):
         pool = pools[change * 7 % 10]
         world.pools.offer(
             pool, cpu=change % 5 + 1, memory=f"{change % 3 + 1}Gi", pods=change % 4 + 1
         )
         if change % 20 == 10:
-            killed += 1
-            if killed % 3 == 0:
-                world.bed.kill("apiserver")
-                world.bed.start("apiserver")
-            elif killed % 3 == 1:
-                world.operator.stop(signal.SIGKILL)
-                world.operator.start()
-            else:
-                nats.stop(signal.SIGKILL)
-                nats.start()
-        world.pools.publish(pool)
+            kill(world, nats, change // 20)
+        if change % 40 == 39:  # all the others fall silent, and come back
+            world.pools.until(lambda p=pool: alive(world) == {p}, 60, "one pool alone", only=pool)
+        time.sleep(0.05)
     last = {pool: dict(world.pools.offered(pool)) for pool in pools}
-
-    def told() -> bool:
-        quotas = {pool: world.quota(name, world.flavor(pool)) for pool in pools}
-        return all(
-            quotas[pool].get(resource, {}).get("nominalQuota") == amount
-            for pool, offered in last.items()
-            for resource, amount in offered.items()
-        )
-
-    world.pools.until(told, 120, "the last word of every pool")
-    team = {pool: world.quota(f"{name}-team", world.flavor(pool)) for pool in pools}
-    for pool, offered in last.items():
-        assert team[pool]["pods"]["borrowingLimit"] == str(min(2, int(offered["pods"])))
+    world.pools.until(lambda: quotas(world, name) == last, 120, "the last word of every pool")
+    team = world.queue(f"{name}-team")["spec"]["resourceGroups"][0]["flavors"]
+    limits = {
+        flavor["name"]: resource["borrowingLimit"]
+        for flavor in team
+        for resource in flavor["resources"]
+        if resource["name"] == "pods"
+    }
+    assert limits == {
+        world.flavor(pool): str(min(2, int(offered["pods"]))) for pool, offered in last.items()
+    }
     assert watched[name]
     assert set(watched[name]) == {"True"}, watched
     assert set(watched[f"{name}-team"]) == {"True"}, watched
+
+
+def kill(world: World, nats: NatsServer, number: int) -> None:
+    """One program after the other, in turns."""
+    if number % 3 == 0:
+        world.operator.stop(signal.SIGKILL)
+        world.operator.start()
+    elif number % 3 == 1:
+        nats.stop(signal.SIGKILL)
+        nats.start()
+    else:
+        world.bed.kill("apiserver")
+        world.bed.start("apiserver")
+
+
+def quotas(world: World, queue: str) -> dict[str, Any]:
+    """What a queue has of each pool, of what pools publish here."""
+    (group,) = world.queue(queue)["spec"].get("resourceGroups") or [{"flavors": []}]
+    return {
+        flavor["name"].rpartition(".")[2]: {
+            resource["name"]: resource["nominalQuota"]
+            for resource in flavor["resources"]
+            if resource["name"] in ("cpu", "memory", "pods")
+        }
+        for flavor in group["flavors"]
+    }
+
+
+def alive(world: World) -> set[str]:
+    return set(quotas(world, world.name))
 
 
 @pytest.fixture

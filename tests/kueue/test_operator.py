@@ -71,6 +71,51 @@ def test_jobs_overflow_from_pool_to_pool_within_limits_for_each(world: World) ->
     assert [(entry["queue"], entry["used"]["pods"]) for entry in used] == [(group, "2")]
 
 
+def test_jobs_go_where_what_they_ask_for_is(world: World) -> None:
+    world.master([{"name": "remote", "natsFlavor": world.nats_flavor(pools=["plain", "gpus"])}])
+    world.pools.offer("plain", cpu=4, memory="8Gi", pods=10)
+    world.pools.offer("gpus", cpu=4, memory="8Gi", pods=10, **{"nvidia.com/gpu": 1})
+    world.until_pool("plain", "Active")
+    world.until_pool("gpus", "Active")
+    queue = world.local_queue(world.name)
+    asks = {"cpu": "1", "memory": "64Mi", "nvidia.com/gpu": "1"}
+    world.job("learns", queue, requests=asks, limits={"nvidia.com/gpu": "1"})
+    world.until_admitted("learns", world.flavor("gpus"))
+    world.job("queues", queue, requests=asks, limits={"nvidia.com/gpu": "1"})
+    words = world.pools.until(lambda: world.waits_because("queues"), 60, "why it waits")
+    assert "nvidia.com/gpu" in words
+    world.job(
+        "asks",
+        queue,
+        requests={"cpu": "100m", "example.org/licence": "1"},
+        limits={"example.org/licence": "1"},
+    )
+    words = world.pools.until(lambda: world.waits_because("asks"), 60, "why it waits")
+    assert "example.org/licence" in words
+    world.pools.offer("plain", cpu=4, memory="8Gi", pods=10, **{"example.org/licence": 2})
+    world.until_admitted("asks", world.flavor("plain"))
+
+
+def test_without_a_connector_it_is_the_operators_own_server(world: World) -> None:
+    world.master([{"name": "remote", "natsFlavor": world.nats_flavor(natsConnector="")}])
+    world.pools.offer("site", cpu=4, memory="4Gi", pods=4)
+    world.job("goes", world.local_queue(world.name))
+    world.until_admitted("goes", world.flavor("site"))
+
+
+def test_more_pools_than_kueue_has_room_for_are_named_and_the_others_work(world: World) -> None:
+    names = [f"p{number:02}" for number in range(66)]
+    world.master([{"name": "remote", "natsFlavor": world.nats_flavor(pools=names)}])
+    for name in names:
+        world.pools.offer(name, cpu=1, memory="1Gi", pods=1)
+    told = world.until_pool("p65", "Unused")
+    assert told["message"] == "a ClusterQueue holds 64 flavors: more need another MasterQueue"
+    world.until_pool("p63", "Active")
+    assert world.condition("Ready")["status"] == "True"
+    world.job("goes", world.local_queue(world.name))
+    world.until_admitted("goes", world.flavor("p00"))
+
+
 def test_a_pool_that_falls_silent_leaves_and_comes_back(world: World) -> None:
     flavor = world.nats_flavor(pools=["gone", "stays"], poolTimeout=4)
     world.master([{"name": "remote", "natsFlavor": flavor}])
@@ -176,6 +221,41 @@ def test_what_waits_at_a_lost_pool_is_given_back(world: World) -> None:
     world.until_admitted("stuck", world.flavor("lives"))
 
 
+def test_what_has_started_at_a_lost_pool_is_left_to_run(world: World) -> None:
+    (node,) = world.bed.get("nodes")["items"]  # in the place of a virtual one, so that pods start
+    flavor = world.nats_flavor(
+        pools=["dies", "lives"],
+        poolTimeout=4,
+        returnAfter=2,
+        virtualNode=node["metadata"]["labels"]["kubernetes.io/hostname"],
+    )
+    world.master([{"name": "remote", "natsFlavor": flavor}])
+    for pool in ("dies", "lives"):
+        world.pools.offer(pool, cpu=4, memory="4Gi", pods=4)
+        world.until_pool(pool, "Active")
+    queue = world.local_queue(world.name)
+    world.job("runs", queue, script="sleep 1000")
+    world.job("waits", queue, image="example.org/never:1")
+    for job in ("runs", "waits"):
+        world.until_admitted(job, world.flavor("dies"))
+    pods = world.pools.until(lambda: _phases(world, runs="Running", waits="Pending"), 60, "phases")
+    world.pools.forget("dies")
+    world.until_admitted("waits", world.flavor("lives"))
+    assert world.admitted_to("runs") == world.flavor("dies")
+    after = world.pools.until(lambda: _phases(world, runs="Running", waits="Pending"), 60, "phases")
+    assert after["runs"] == pods["runs"]
+    assert after["waits"] != pods["waits"]  # the old one was deleted: its site is told to cancel
+
+
+def _phases(world: World, **wanted: str) -> Any:
+    """The uids of the only pods of Jobs, by Job, once they are in these phases."""
+    items = world.bed.get("pods", "--namespace", world.name)["items"]
+    phases = {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in items}
+    if len(items) != len(phases) or phases != wanted:
+        return None
+    return {pod["metadata"]["labels"]["job-name"]: pod["metadata"]["uid"] for pod in items}
+
+
 def test_what_is_not_ours_is_left_alone_and_named(world: World) -> None:
     queue = {
         "apiVersion": world.api,
@@ -272,6 +352,33 @@ def test_a_stopped_queue_admits_nothing(world: World) -> None:
     assert world.condition("Ready")["status"] == "True"
     world.master(flavors)
     world.until_admitted("waits", world.flavor("site"))
+
+
+def test_a_queue_takes_jobs_of_the_namespaces_that_it_is_for(world: World) -> None:
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": "elsewhere"}}
+    flavors = [{"name": "remote", "natsFlavor": world.nats_flavor()}]
+    world.master(flavors, template={"cohort": world.name, "namespaceSelector": selector})
+    world.pools.offer("site", cpu=4, memory="4Gi", pods=4)
+    world.until_pool("site", "Active")
+    world.job("waits", world.local_queue(world.name))
+    words = world.pools.until(lambda: world.waits_because("waits"), 60, "why it waits")
+    assert "namespace" in words
+    world.master(flavors)
+    world.until_admitted("waits", world.flavor("site"))
+
+
+def test_a_check_that_is_not_there_is_told_in_kueues_words(world: World) -> None:
+    flavors = [{"name": "remote", "natsFlavor": world.nats_flavor()}]
+    world.master(flavors, template={"cohort": world.name, "admissionChecks": ["nowhere"]})
+    world.pools.offer("site", cpu=4, memory="4Gi", pods=4)
+    ready = world.pools.until(
+        lambda: (c := world.condition("Ready")).get("reason") == "QueueInactive" and c, 60, "words"
+    )
+    assert "nowhere" in ready["message"]
+    world.master(flavors)
+    world.job("goes", world.local_queue(world.name))
+    world.until_admitted("goes", world.flavor("site"))
+    world.pools.until(lambda: world.condition("Ready")["status"] == "True", 60, "peace")
 
 
 def test_the_rest_of_the_template_reaches_every_queue(world: World) -> None:
