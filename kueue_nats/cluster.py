@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, Optional
 
 import urllib3
+import yaml
 from kubernetes import client, config
 
 from kueue_nats.errors import (
@@ -46,7 +47,7 @@ def connect(kubeconfig: str) -> Cluster:
             config.load_kube_config(kubeconfig, client_configuration=settings)
         else:
             config.load_incluster_config(client_configuration=settings)
-    except (config.ConfigException, OSError, ValueError) as error:
+    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
         where = kubeconfig or "kubeconfig"
         raise ConfigError(where, one_line(str(error)).removeprefix(f"{where}: ")) from None
     return Cluster(client.ApiClient(settings))
@@ -99,7 +100,7 @@ class Cluster:
         if value is None:
             raise Missing(what, f"has no key {key}")
         try:
-            return base64.b64decode(value).decode().strip()
+            return base64.b64decode(value, validate=True).decode().strip()
         except ValueError:
             raise Rejected(what, f"{key} is not text") from None
 
@@ -186,9 +187,11 @@ class Cluster:
         if answer.status >= 300:
             raise _failure(what, answer.status, answer.data)
         try:
-            found: Json = json.loads(answer.data)
+            found = json.loads(answer.data)
         except ValueError:
-            raise ClusterError(what, "the answer is not JSON") from None
+            found = None
+        if not isinstance(found, dict):
+            raise ClusterError(what, "the answer is no JSON object")
         return found
 
 
