@@ -64,16 +64,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(self.server.body)
 
-    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _answer
-
     def log_message(self, format: str, *args: object) -> None:
         pass
+
+
+for verb in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+    setattr(Handler, f"do_{verb}", Handler._answer)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
     found = Server()
-    thread = threading.Thread(target=found.serve_forever)
+    thread = threading.Thread(target=found.serve_forever, args=(0.01,))
     thread.start()
     yield found
     found.shutdown()
@@ -154,7 +156,7 @@ def test_without_kueue_that_is_what_is_said(
     server: Server, cluster: Cluster, groups: list[Any]
 ) -> None:
     server.body = json.dumps({"groups": groups}).encode()
-    with pytest.raises(Missing, match="Kueue: .* is it installed"):
+    with pytest.raises(Missing, match=r"Kueue: .* is it installed"):
         cluster.kueue_version()
 
 
