@@ -14,7 +14,7 @@ from typing import Optional
 
 from kueue_nats import leading
 from kueue_nats.cluster import Cluster
-from kueue_nats.errors import ClusterError, Conflicting
+from kueue_nats.errors import ClusterError, Conflicting, NotAllowed
 from kueue_nats.leading import Sight
 from kueue_nats.listening import Listener
 from kueue_nats.metrics import Metrics
@@ -96,6 +96,8 @@ class Operator:
         except ClusterError as error:
             self.metrics.rounds.labels("failed").inc()
             self._say(str(error))
+            if not isinstance(error, NotAllowed):  # other credentials may be there after a restart
+                self.health.beat()
             return None
         self._say("")
         self.health.beat()

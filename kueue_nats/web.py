@@ -16,7 +16,7 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 class Health:
-    """Well as long as the loop turns, and the cluster answers."""
+    """Well as long as the loop turns: no restart mends a cluster that cannot be reached."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
