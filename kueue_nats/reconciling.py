@@ -6,17 +6,27 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from kueue_nats import events, model, planning, remembering, reporting, sharing, steps, usage
+from kueue_nats import (
+    events,
+    judging,
+    model,
+    planning,
+    remembering,
+    reporting,
+    sharing,
+    steps,
+    usage,
+)
 from kueue_nats.cluster import Cluster
 from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
 from kueue_nats.listening import Wanted, reached
-from kueue_nats.model import MasterQueue, NatsFlavor, Source
-from kueue_nats.offers import Record, offers
+from kueue_nats.model import MasterQueue, Source
+from kueue_nats.offers import offers
 from kueue_nats.planning import Plan
 from kueue_nats.remembering import Clock, Records, There
-from kueue_nats.reporting import CONNECTED, FALSE, READY, TRUE, Heard, Seen, Word
+from kueue_nats.reporting import FALSE, READY, Seen, Word
 from kueue_nats.sharing import Share
 from kueue_nats.steps import Steps
 from templates.program_settings import Nats
@@ -160,7 +170,7 @@ class Reconciler:
     # --- one MasterQueue ------------------------------------------------------------------------
 
     def _one(
-        self, master: _Master, look: Look, there: _Cluster, notes: Mapping[tuple[Source, str], str]
+        self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
     ) -> bool:
         owner = owner_of(master.raw)
         todo = steps.to_reach(master.plan, owner, there.version, there.flavors, there.queues)
@@ -170,16 +180,17 @@ class Reconciler:
         self._taken[wanted.uid] = None if refused else todo
         if todo.more and not refused and not undone:
             return True  # its status is told when there is nothing more to do
+        notes = judging.notes(wanted, look.records, look.clock, shared)
         seen = Seen(
             generation=wanted.generation,
             words=(
-                _ready(plan, todo, (refused, undone), there.queues),
-                _connected(wanted, look.troubles),
-                reporting.health(plan.pools, _notes(wanted, look, notes)),
+                judging.ready(plan, todo, (refused, undone), there.queues),
+                judging.connected(wanted, look.troubles),
+                reporting.health(plan.pools, notes),
             ),
-            heard=dict(_heard(wanted, look.records)),
+            heard=dict(judging.heard(wanted, look.records)),
             usage=usage.of_plan(plan, there.queues),
-            notes=_notes(wanted, look, notes),
+            notes=notes,
         )
         before = master.raw.get("status") or {}
         self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
@@ -256,67 +267,3 @@ def _shares(masters: list[_Master]) -> Iterator[tuple[tuple[Source, str], Share]
             if pool.group in sources and pool.flavor:
                 share = Share(master.wanted.name, pool.effective)
                 yield (sources[pool.group], pool.name), share
-
-
-def _pools(wanted: MasterQueue, records: Records) -> Iterator[tuple[str, NatsFlavor, Record]]:
-    """Every pool of a MasterQueue that was heard, with its group."""
-    for group in wanted.groups:
-        for (source, pool), record in records.items():
-            if group.nats is not None and source == group.nats.source and group.nats.wants(pool):
-                yield group.name, group.nats, record
-
-
-def _heard(wanted: MasterQueue, records: Records) -> Iterator[tuple[tuple[str, str], Heard]]:
-    for group, _, record in _pools(wanted, records):
-        offered = record.resources
-        yield (group, offered.pool), Heard(record.heard_at, offered.quotas)
-
-
-def _notes(
-    wanted: MasterQueue, look: Look, shared: Mapping[tuple[Source, str], str]
-) -> dict[tuple[str, str], str]:
-    """Warnings about pools that are in use, by group and pool."""
-    found = {}
-    for group, nats, record in _pools(wanted, look.records):
-        pool = record.resources.pool
-        words = [shared.get((nats.source, pool), "")]
-        pause = record.resources.interval_s or int(record.pause_s)
-        if pause > nats.timeout_s / 2 and look.clock.now_s - record.heard_s < nats.timeout_s:
-            words.append(
-                f"speaks every {pause} s only, and poolTimeout is {nats.timeout_s} s: "
-                "lower pools[].timing.resources_s at the site, or raise poolTimeout"
-            )
-        if any(words):
-            found[group, pool] = "; ".join(filter(None, words))
-    return found
-
-
-def _ready(
-    plan: Plan, todo: Steps, failed: tuple[list[str], list[str]], queues: Mapping[str, Json]
-) -> Word:
-    refused, undone = failed
-    if refused:
-        return Word(READY, FALSE, "Refused", "; ".join(refused))
-    if undone:
-        words = f"{', '.join(undone)}: somebody else changes what is written there each time"
-        return Word(READY, FALSE, "Undone", words)
-    if todo.foreign:
-        words = f"{', '.join(todo.foreign)}: there already, and not ours; it is left alone"
-        return Word(READY, FALSE, "Conflict", words)
-    inactive = usage.inactive(plan, queues)
-    if inactive:
-        return Word(READY, FALSE, "QueueInactive", "; ".join(inactive))
-    flavors = sum(1 for pool in plan.pools if pool.flavor)
-    words = f"ClusterQueues: {', '.join(queue.name for queue in plan.queues)}; flavors: {flavors}"
-    return Word(READY, TRUE, "Reconciled", words)
-
-
-def _connected(wanted: MasterQueue, troubles: Mapping[Source, str]) -> Word:
-    nats = [group.nats for group in wanted.groups if group.nats is not None]
-    if not nats:
-        return Word(CONNECTED, TRUE, "NotNeeded", "it has no natsFlavor")
-    words = {one.source: troubles.get(one.source, "not connected yet") for one in nats}
-    bad = list(dict.fromkeys(filter(None, words.values())))
-    if bad:
-        return Word(CONNECTED, FALSE, "NotConnected", "; ".join(bad))
-    return Word(CONNECTED, TRUE, "Connected", "what pools publish is heard")

@@ -115,8 +115,7 @@ def test_defaults_are_those_of_the_definition() -> None:
 
 
 def test_every_condition_and_reason_is_documented() -> None:
-    source = (REPO / "kueue_nats" / "reconciling.py").read_text()
-    source += (REPO / "kueue_nats" / "reporting.py").read_text()
+    source = "".join(path.read_text() for path in (REPO / "kueue_nats").glob("*.py"))
     reasons = set(re.findall(r'Word\(\w+, FALSE, "(\w+)"', source))
     reasons |= {"PoolsLost", "PoolsUnused", "Warning"}
     assert len(reasons) >= 10
