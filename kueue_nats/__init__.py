@@ -1,8 +1,8 @@
 """What pools offer becomes quota of Kueue's: a polling reconciler, as every MasterQueue asks.
 
 ``model``, ``offers``, ``steady``, ``planning``, ``kueue_objects``, ``comparing``, ``steps``,
-``usage``, ``judging``, ``reporting`` and ``returning`` are functions from (MasterQueue, pools, what the cluster
-has, clock) to what should be; ``listening`` is the edge to NATS, ``cluster`` the one to Kubernetes,
-and nobody else imports its client. State is kept nowhere but in the cluster: a restarted operator
-reads it there, says hello to the sites, and goes on.
+``usage``, ``judging``, ``reporting`` and ``returning`` are functions from (MasterQueue, pools, what
+the cluster has, clock) to what should be; ``listening`` is the edge to NATS, ``cluster`` the one to
+Kubernetes, and nobody else imports its client. State is kept nowhere but in the cluster: a
+restarted operator reads it there, says hello to the sites, and goes on.
 """

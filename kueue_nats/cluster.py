@@ -106,13 +106,16 @@ class Cluster:
 
     # --- writing --------------------------------------------------------------------------------
 
-    def apply(self, plural: str, body: Json, *, dry_run: bool = False) -> None:
-        """Have an object say what the body does, and no longer what an earlier body of ours did."""
+    def apply(self, plural: str, body: Json, *, dry_run: bool = False) -> Json:
+        """Have an object say what the body does, and no longer what an earlier body of ours did.
+
+        Returns what it is then.
+        """
         name = body["metadata"]["name"]
         query = {"fieldManager": PROGRAM, "force": "true"}
         query.update({"dryRun": "All"} if dry_run else {})
         path = f"/apis/{body['apiVersion']}/{plural}/{name}?{urllib.parse.urlencode(query)}"
-        self._write("PATCH", path, body, APPLY, what=f"{body['kind']} {name}")
+        return self._write("PATCH", path, body, APPLY, what=f"{body['kind']} {name}")
 
     def delete(self, plural: str, version: str, item: Mapping[str, Any]) -> None:
         """Delete the object that was seen, and no other that has its name by now."""
@@ -162,9 +165,9 @@ class Cluster:
         items: list[Json] = self._call("GET", path, what=what)["items"]
         return items
 
-    def _write(self, method: str, path: str, body: Any, kind: str = PLAIN, *, what: str) -> None:
+    def _write(self, method: str, path: str, body: Any, kind: str = PLAIN, *, what: str) -> Json:
         self.writes += 1
-        self._call(method, path, body, kind, what=what)
+        return self._call(method, path, body, kind, what=what)
 
     def _call(
         self, method: str, path: str, body: Any = None, kind: str = PLAIN, *, what: str

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kueue_nats import kueue_objects, model, planning
 from kueue_nats.cluster import connect
+from kueue_nats.comparing import says
 from kueue_nats.errors import Rejected
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
 from kueue_nats.offers import offers, remembered
@@ -125,9 +126,10 @@ def test_every_plan_is_accepted(
     owner = kueue_objects.owner_of(raw)
     for flavor in plan.flavors:
         body = kueue_objects.resource_flavor(flavor, owner, version)
-        cluster.apply(FLAVORS, body, dry_run=True)
+        assert says(cluster.apply(FLAVORS, body, dry_run=True), body)
     for queue in plan.queues:
-        cluster.apply(QUEUES, kueue_objects.cluster_queue(queue, owner, version), dry_run=True)
+        body = kueue_objects.cluster_queue(queue, owner, version)
+        assert says(cluster.apply(QUEUES, body, dry_run=True), body)  # else it would never end
 
 
 def test_kueue_would_refuse_what_is_wrong_in_a_trial_too(bed: KueueBed) -> None:
