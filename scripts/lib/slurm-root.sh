@@ -128,28 +128,6 @@ make_database() (
             --python "$slurm_venv/bin/python" "$folder"
 )
 
-make_slurm_venv() {
-    rm -rf "${slurm_root:?}$slurm_venv"
-    in_slurm_root python3 -m venv "$slurm_venv" &&
-        requirements | in_slurm_root "$slurm_venv/bin/python" -m pip install --disable-pip-version-check \
-            --quiet --requirement /dev/stdin && touch "$slurm_root$slurm_venv/.complete"
-}
+make_slurm_venv() { make_inner_venv "$slurm_root" "$slurm_venv"; }
 
-# Run a command in the Slurm root as root, with this machine's network, name servers, certificates and
-# pip's settings. All that it leaves running dies with it.
-in_slurm_root() {
-    unshare --mount --propagation private --pid --fork --kill-child bash -c '
-        root=$1; shift
-        mount --bind "$root" "$root"; cd "$root"
-        mount -t proc proc proc; mount --rbind /sys sys; mount --rbind /dev dev
-        mount -t tmpfs tmpfs run; mount -t tmpfs -o mode=1777 tmpfs tmp
-        for file in /etc/resolv.conf /etc/hosts /etc/ssl/certs/ca-certificates.crt /etc/pip.conf \
-            "$HOME/.config/pip/pip.conf" "$HOME/.pip/pip.conf"; do
-            [ -e "$file" ] || continue
-            mkdir -p ".${file%/*}"; [ -e ".$file" ] || : >".$file"
-            mount --bind "$(readlink -f "$file")" ".$file"
-        done
-        mkdir -p .old run/lock; pivot_root . .old; umount -l /.old; cd /root
-        export DEBIAN_FRONTEND=noninteractive
-        exec "$@"' _ "$slurm_root" "$@"
-}
+in_slurm_root() { in_root "$slurm_root" "$@"; }

@@ -15,6 +15,7 @@ HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 SCRIPT = HERE / "slurm-machines.sh"
 INSIDE = "/interlink-nats/scripts/lib"  # the same folder, as machines see it
+_APART = (*"unshare --mount --propagation private --net --uts --ipc --pid".split(),)
 
 
 class Trouble(Exception):
@@ -61,8 +62,8 @@ class Machine(NamedTuple):
 
     def processes(self, name: str) -> list[int]:
         """The processes of a program there, by their numbers here."""
-        space = _space(self.pid)
-        return [pid for pid in all_processes() if _name(pid) == name and _space(pid) == space]
+        space, short = _space(self.pid), name[:15]  # all that Linux keeps of it
+        return [pid for pid in all_processes() if _name(pid) == short and _space(pid) == space]
 
     def kill(self, seconds: float = 60) -> None:
         """End it as a power cut does; returns when nothing of it runs any more."""
@@ -137,19 +138,27 @@ def start_site(root: Path, directory: Path, hold: int) -> Machine:
 
     It is gone as soon as all who write to ``hold``'s other end are, unless a line came first.
     """
-    space = ["unshare", "--mount", "--propagation", "private", "--net", "--uts", "--ipc", "--pid"]
     command = ["bash", str(SCRIPT), "site", str(root), str(directory), str(REPOSITORY), str(hold)]
+    return start_building(command, directory, hold)
+
+
+def start_building(command: Sequence[str], directory: Path, hold: int) -> Machine:
+    """The first process of a site, in name spaces of its own."""
     log = directory / "log" / "machines.log"
-    return _start([*space, "--fork", "--kill-child", *command], log, 1, hold)
+    return _start([*_APART, "--fork", "--kill-child", *command], log, 1, hold)
 
 
 def start_machine(site: Machine, name: str, directory: Path) -> Machine:
     """One machine, with no cable yet."""
-    into = ["nsenter", "--target", str(site.pid), "--mount", "--net", "--uts", "--ipc", "--pid"]
-    space = ["unshare", "--mount", "--propagation", "private", "--net", "--uts", "--ipc", "--pid"]
     command = ["bash", f"{INSIDE}/{SCRIPT.name}", "machine", name, str(directory)]
+    return start_inside(site, command, directory)
+
+
+def start_inside(site: Machine, command: Sequence[str], directory: Path) -> Machine:
+    """The first process of a machine of a site."""
+    into = ["nsenter", "--target", str(site.pid), "--mount", "--net", "--uts", "--ipc", "--pid"]
     log = directory / "log" / "machines.log"
-    apart = [*into, "--", *space, "--fork", "--kill-child", "--mount-proc"]
+    apart = [*into, "--", *_APART, "--fork", "--kill-child", "--mount-proc"]
     return _start([*apart, *command], log, 2)
 
 

@@ -1,0 +1,98 @@
+#!/bin/bash
+# The first process of an HTCondor site, and of each of its machines: it holds name spaces, and what runs in
+# them ends with it. scripts/condor-site starts it.
+#
+#   condor-machines.sh site FD                            the site; gone at once when FD is closed before a line came
+#   condor-machines.sh machine NAME ROOT DIR REPOSITORY HOME   one of its machines; HOME is what it has of DIR as
+#                                                         its /home, and where: under the path that it has here, too
+set -euo pipefail
+
+# Whatever loses its parent is waited for here.
+hold() {
+    trap : TERM INT HUP
+    while :; do sleep 1000000 & wait $! || true; done
+}
+
+# A root of its own: what is in ROOT, with all that is written to it kept in memory, until this machine ends.
+make_root() { # NAME ROOT DIR REPOSITORY HOME
+    local own=$3/machines/$1 folder
+    mkdir -p "$own" "$3/log/$1" "$3/state/$1/lib" "$3/state/$1/spool" "$5"
+    mount -t tmpfs -o mode=755 tmpfs "$own"
+    mkdir "$own/upper" "$own/work" "$own/root"
+    mount -t overlay -o "lowerdir=$2,upperdir=$own/upper,workdir=$own/work" overlay "$own/root"
+    cd "$own/root"
+    for folder in run tmp var/tmp; do mount -t tmpfs -o mode=1777 tmpfs "$folder"; done
+    mkdir -p old interlink-nats ".$5"
+    mount --bind "$4" interlink-nats
+    mount -o remount,bind,ro interlink-nats
+    mount --bind "$5" home
+    mount --bind "$5" ".$5"
+    # What outlives a power cut.
+    chown --reference=var/lib/condor "$3/log/$1" "$3/state/$1"/*
+    mount --bind "$3/log/$1" var/log/condor
+    mount --bind "$3/state/$1/lib" var/lib/condor
+    mkdir -p var/spool/condor
+    mount --bind "$3/state/$1/spool" var/spool/condor
+    rm -f etc/condor/config.d/*
+    cp "$3/etc/$1.conf" etc/condor/config.d/00-site
+    cp "$3/etc/hosts" etc/hosts
+    cp "$3/etc/nsswitch.conf" etc/nsswitch.conf
+    install -D -m 600 "$3/etc/POOL" etc/condor/passwords.d/POOL
+    mount -t proc proc proc
+    mount -t sysfs -o ro sysfs sys
+    make_devices
+    chmod 755 run
+    mkdir -p run/lock/condor run/condor
+    chown --reference=var/lib/condor run/lock/condor run/condor
+    pivot_root . old
+    umount -l /old
+    cd /
+}
+
+# Only what every machine has.
+make_devices() {
+    mount -t tmpfs -o mode=755 tmpfs dev
+    local name
+    while read -r name major minor; do
+        mknod -m 666 "dev/$name" c "$major" "$minor"
+    done <<'DEVICES'
+null 1 3
+zero 1 5
+full 1 7
+random 1 8
+urandom 1 9
+tty 5 0
+fuse 10 229
+DEVICES
+    mkdir dev/pts dev/shm
+    mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts dev/pts
+    mount -t tmpfs -o mode=1777 tmpfs dev/shm
+    ln -s pts/ptmx dev/ptmx
+    ln -s /proc/self/fd dev/fd
+    ln -s /proc/self/fd/0 dev/stdin
+    ln -s /proc/self/fd/1 dev/stdout
+    ln -s /proc/self/fd/2 dev/stderr
+}
+
+case $1 in
+site)
+    hostname site
+    mount -t proc proc /proc
+    ip link set lo up
+    ip link add site type bridge
+    ip link set site up
+    echo ready
+    exec >&2
+    read -r _ <&"$2" || exit 1
+    eval "exec $2<&-"
+    hold
+    ;;
+machine)
+    hostname "$2"
+    make_root "${@:2}"
+    ip link set lo up
+    echo ready
+    exec >&2
+    hold
+    ;;
+esac

@@ -1,0 +1,92 @@
+"""What stands in the files of an HTCondor site: configuration, names and addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from scripts.lib.slurm_files import CENTRE, OUTSIDE, addresses, node_names
+
+DOMAIN = "site.test"
+CPUS, MEMORY_MB, GPUS = 8, 8000, 2  # what each node pretends to have; GPUs only the last one
+DAEMONS = {"ctl": "COLLECTOR NEGOTIATOR", "login": "SCHEDD"}  # nodes have STARTD
+NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\n"
+
+# Of every machine. Patience that suits tests: what has died is noticed within seconds.
+SETTINGS = {
+    "CONDOR_HOST": f"ctl.{DOMAIN}",
+    "COLLECTOR_HOST": f"ctl.{DOMAIN}:9618",
+    "UID_DOMAIN": DOMAIN,
+    "TRUST_DOMAIN": DOMAIN,
+    "TRUST_UID_DOMAIN": "True",
+    "SEC_DEFAULT_AUTHENTICATION": "REQUIRED",
+    "SEC_DEFAULT_ENCRYPTION": "REQUIRED",
+    "SEC_DEFAULT_INTEGRITY": "REQUIRED",
+    "SEC_DEFAULT_AUTHENTICATION_METHODS": "FS, IDTOKENS",
+    "SEC_CLIENT_AUTHENTICATION_METHODS": "FS, IDTOKENS, ANONYMOUS",
+    "SEC_READ_AUTHENTICATION": "OPTIONAL",
+    "SEC_READ_AUTHENTICATION_METHODS": "FS, IDTOKENS, ANONYMOUS",
+    "SEC_READ_ENCRYPTION": "OPTIONAL",
+    "SEC_READ_INTEGRITY": "OPTIONAL",
+    "ALLOW_READ": "*",
+    # The machines share a key; who has it is condor@password.
+    "ALLOW_WRITE": f"*@{DOMAIN}, condor@password",
+    "ALLOW_DAEMON": f"condor@{DOMAIN}, condor@password",
+    "ALLOW_NEGOTIATOR": f"condor@{DOMAIN}, condor@password",
+    "ALLOW_ADMINISTRATOR": f"root@{DOMAIN}, condor@{DOMAIN}, condor@password",
+    "DISCARD_SESSION_KEYRING_ON_STARTUP": "False",
+    "USE_PROCD": "False",
+    "BASE_CGROUP": "",
+    "MOUNT_UNDER_SCRATCH": "",  # the site's shared folder may be below /tmp
+    "RUNBENCHMARKS": "False",
+    "UPDATE_INTERVAL": "5",
+    "MASTER_UPDATE_INTERVAL": "5",
+    "SCHEDD_INTERVAL": "2",
+    "SCHEDD_MIN_INTERVAL": "1",
+    "NEGOTIATOR_INTERVAL": "2",
+    "NEGOTIATOR_MIN_INTERVAL": "1",
+    "NEGOTIATOR_CYCLE_DELAY": "1",
+    "MASTER_BACKOFF_CONSTANT": "1",
+    "MASTER_BACKOFF_CEILING": "4",
+    "JOB_START_DELAY": "0",
+    "MAX_JOBS_RUNNING": "200",
+    "CLAIM_WORKLIFE": "0",
+    "JOB_DEFAULT_LEASE_DURATION": "20",
+    "ALIVE_INTERVAL": "5",
+    "SHADOW_QUEUE_UPDATE_INTERVAL": "10",
+    "ONE_LIMIT": "1",  # jobs with "concurrency_limits = one" run one at a time
+}
+
+
+def configuration(
+    nodes: Sequence[str], *, shared: bool, changes: Mapping[str, str]
+) -> dict[str, str]:
+    """The files of a site by their names: NAME.conf of each machine, hosts and nsswitch.conf."""
+    places = addresses(nodes)
+    files = {f"{name}.conf": _config(name, places, nodes, shared, changes) for name in places}
+    files["outside.conf"] = ""
+    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}"]
+    lines += [f"{address} {name}.{DOMAIN} {name}" for name, address in places.items()]
+    return {**files, "hosts": "\n".join(lines) + "\n", "nsswitch.conf": NSSWITCH}
+
+
+def _config(
+    name: str,
+    places: Mapping[str, str],
+    nodes: Sequence[str],
+    shared: bool,
+    changes: Mapping[str, str],
+) -> str:
+    own = {
+        "NETWORK_HOSTNAME": f"{name}.{DOMAIN}",
+        "NETWORK_INTERFACE": places[name],
+        "DAEMON_LIST": f"MASTER {DAEMONS.get(name, 'STARTD')}",
+        "FILESYSTEM_DOMAIN": DOMAIN if shared else f"{name}.{DOMAIN}",
+    }
+    if name in nodes:
+        own |= {"NUM_CPUS": str(CPUS), "MEMORY": str(MEMORY_MB)}
+    if name == nodes[-1]:
+        own |= {"MACHINE_RESOURCE_GPUs": ", ".join(f"GPU-{n}" for n in range(GPUS))}
+    return "".join(f"{key} = {value}\n" for key, value in {**SETTINGS, **own, **changes}.items())
+
+
+__all__ = ["addresses", "configuration", "node_names"]
