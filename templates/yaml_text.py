@@ -29,7 +29,37 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(_SafeLoader):
-    """The safe loader without dates and numbers of base 60."""
+    """The safe loader without dates and numbers of base 60, for which no key stands there twice."""
+
+    def construct_document(self, node: yaml.Node) -> Any:
+        """What one document says, once it is known to say nothing twice."""
+        _refuse_twice(node)
+        return super().construct_document(node)
+
+
+def _refuse_twice(document: yaml.Node) -> None:
+    """Of two equal keys the last would win in silence; kubectl refuses them, too."""
+    waiting = [document]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            waiting += [value for _, value in node.value]
+            _refuse_twins([key for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
+
+
+def _refuse_twins(keys: list[yaml.ScalarNode]) -> None:
+    names: set[str] = set()
+    for key in keys:
+        if key.value in names:
+            problem = f"the key {key.value[:80]} stands there twice"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+        names.add(key.value)
 
 
 _NUMBERS = (
@@ -64,11 +94,19 @@ def _json_documents(text: str) -> list[Any]:
     if not text.lstrip().startswith("{"):
         return []
     try:
-        documents = [json.loads(part) for part in re.split(r"^---$", text, flags=re.MULTILINE)]
+        parts = re.split(r"^---$", text, flags=re.MULTILINE)
+        documents = [json.loads(part, object_pairs_hook=_without_twins) for part in parts]
         json.dumps(documents, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return []
     return documents
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError  # what YAML says of it has the line
+    return found
 
 
 def _reason(error: Exception) -> str:

@@ -187,7 +187,8 @@ def test_under_apptainer_a_gpu_is_asked_for_by_the_flag_of_its_make(
     """The true program, behind one that notes with which words it was called."""
     noting = folder / "apptainer"
     noting.write_text(
-        f'#!/bin/bash\nfor word; do echo "$word"; done >"{folder}/words/${{APPTAINERENV_NAME:-x}}"\n'
+        "#!/bin/bash\n"
+        f'for word; do echo "$word"; done >"{folder}/words/${{APPTAINERENV_NAME:-x}}"\n'
         'exec /usr/bin/apptainer "$@"\n'
     )
     noting.chmod(0o755)

@@ -318,6 +318,14 @@ def test_a_bad_source_of_variables_is_refused(source: str, message: str) -> None
         ([SETTINGS], "manifests: must hold exactly one Pod or Job, not 0"),
         ([POD, JOB], "manifests: must hold exactly one Pod or Job, not 2"),
         (["a: ["], "0.yaml: is not YAML: did not find expected node content in line 2, column 1"),
+        (
+            [f"{POD}kind: Job"],
+            "0.yaml: is not YAML: the key kind stands there twice in line 10, column 1",
+        ),
+        (
+            ['{"kind": "Pod",\n "kind": "Pod"}'],
+            "0.yaml: is not YAML: the key kind stands there twice in line 2, column 2",
+        ),
         (["x: !!python/object:os.system {}"], None),
         (["a: \0"], None),
         (["just text"], "0.yaml: must be a Kubernetes object, not a string"),
