@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +16,17 @@ import pytest
 from templates.build_config import BuildConfig
 from templates.images import find
 from tests.registry import ADDRESS, PRIVATE, Registry, login
-from tests.site import ALICE, BUSYBOX, Finished, Site, pod, site_root, with_images
+from tests.site import (
+    ALICE,
+    BUSYBOX,
+    ENTRY,
+    SITE_ROOT,
+    Finished,
+    Site,
+    pod,
+    site_root,
+    with_images,
+)
 
 SAY = {"command": ["echo", "hello"]}
 TREE = "/srv/images/tree"  # in the site root: an unpacked busybox
@@ -113,6 +124,29 @@ def test_an_image_can_be_a_file_of_the_site_if_the_runtime_can_start_it(
         )
     else:
         assert said(done) == "entry-point image-command\n"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "form"),
+    [("docker-archive", "docker-archive"), ("oci-archive", "oci-archive"), ("oci", "oci-dir")],
+)
+def test_an_image_can_be_an_archive_of_the_site(
+    container_site: Site, scheme: str, form: str
+) -> None:
+    kept = container_site.folder / "kept"
+    kept.mkdir()
+    give(kept)
+    saving = ["podman", "save", "--quiet", "--format", form, "--output", f"{kept}/image", ENTRY]
+    subprocess.run(
+        [str(SITE_ROOT), "run", *saving],
+        env={**os.environ, "SITE_BIND": str(container_site.folder)},
+        check=True,
+        capture_output=True,
+    )
+    container = {"image": f"{scheme}:{kept}/image", "args": ["hello"]}
+    done = container_site.run(pod(container, {**container, "args": ["you"]}))
+    assert done.log("c0") == "entry-point hello\n"
+    assert done.log("c1") == "entry-point you\n"
 
 
 def test_an_image_that_the_site_does_not_have_is_said_to_be_missing(container_site: Site) -> None:
