@@ -58,16 +58,7 @@ class Plugin:
 
     def logs(self, pod: dict[str, Any], container: str, **options: Any) -> Iterator[bytes]:
         """The log as it comes; with ``Follow`` until the container has ended."""
-        metadata = pod["metadata"]
-        nothing = {"Tail": 0, "Bytes": 0, "Timestamps": False, "Follow": False, "Previous": False}
-        since = {"SinceSeconds": 0, "SinceTime": "0001-01-01T00:00:00Z"}
-        request = {
-            "Namespace": metadata["namespace"],
-            "PodUID": metadata["uid"],
-            "PodName": metadata["name"],
-            "ContainerName": container,
-            "Opts": {**nothing, **since, **options},
-        }
+        request = log_request(pod, container, **options)
         host, port, timeout_s = self._address
         connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
         try:
@@ -104,6 +95,20 @@ class Plugin:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def log_request(pod: dict[str, Any], container: str, **options: Any) -> dict[str, Any]:
+    """What interLink asks for a container's log with."""
+    metadata = pod["metadata"]
+    nothing = {"Tail": 0, "Bytes": 0, "Timestamps": False, "Follow": False, "Previous": False}
+    since = {"SinceSeconds": 0, "SinceTime": "0001-01-01T00:00:00Z"}
+    return {
+        "Namespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "PodName": metadata["name"],
+        "ContainerName": container,
+        "Opts": {**nothing, **since, **options},
+    }
 
 
 _sessions = itertools.count(1)

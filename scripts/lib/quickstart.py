@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
 import json
 import os
 import shutil
@@ -22,13 +23,21 @@ from pathlib import Path
 from typing import Any, Callable
 
 from scripts.lib import certificates
-from scripts.lib.interlink import Answer, Plugin, create_request, free_port, is_up
+from scripts.lib.interlink import (
+    Answer,
+    Plugin,
+    create_request,
+    free_port,
+    is_up,
+    log_request,
+)
 from templates.errors import InterlinkNatsError
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
 POOL = "quickstart"
 APPLICATION = "plugin_server.wsgi:app"
+SILENT = (OSError, http.client.HTTPException, Answer)  # what the plugin's end looks like
 START_S = 30
 STOP_S = 15
 
@@ -52,12 +61,15 @@ def main() -> int:
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if not 0 <= arguments.port < 65536:
+            raise Trouble(f"--port {arguments.port}: a port is a number from 1 to 65535")
         request = _request(arguments.manifest or HERE / "quickstart.yaml")
         with System(arguments.port) as system:
             system.start()
-            code = follow(system.plugin, request)
-            if arguments.keep:
-                system.keep(request)
+            with _created(system, request):
+                code = follow(system, request["pod"])
+                if arguments.keep:
+                    system.keep(request["pod"])
         return code
     except KeyboardInterrupt:
         say("quickstart: interrupted; everything it started is stopped")
@@ -164,12 +176,16 @@ class System:
     def _wait(self, name: str, ready: Callable[[], bool]) -> None:
         end = time.monotonic() + START_S
         while not ready():
-            for other, process in self._processes:
-                if process.poll() is not None:
-                    raise Trouble(f"{other} ended while starting: {self._last_line(other)}")
+            self.check("while starting")
             if time.monotonic() > end:
                 raise Trouble(f"{name} is not ready after {START_S} s: {self._last_line(name)}")
             time.sleep(0.05)
+
+    def check(self, when: str = "too early") -> None:
+        """Whether all of them are there; raises ``Trouble``."""
+        for name, process in self._processes:
+            if process.poll() is not None:
+                raise Trouble(f"{name} ended {when}: {self._last_line(name)}")
 
     def _last_line(self, name: str) -> str:
         lines = (self.folder / f"{name}.log").read_text(errors="replace").split("\n")
@@ -187,15 +203,27 @@ class System:
         self.plugin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def keep(self, request: dict[str, Any]) -> None:
-        pod = json.dumps([request["pod"]])
-        (self.folder / "pod.json").write_text(pod)
+    def keep(self, pod: dict[str, Any]) -> None:
+        """Say how to talk to it, until somebody has had enough of it."""
+        container = pod["spec"]["containers"][0]["name"]
+        asked = {
+            "pods.json": [pod],
+            "pod.json": pod,
+            "log.json": log_request(pod, container),
+        }
+        for name, content in asked.items():
+            (self.folder / name).write_text(json.dumps(content))
+        get, url = "curl -s -X GET --data", f"http://127.0.0.1:{self.port}"
         say(f"""
 It stays up until Ctrl-C. Its logs and configuration are in {self.folder}
-  states of the pod:  curl -s -X GET --data @{self.folder}/pod.json http://127.0.0.1:{self.port}/status
-  what the node is:   curl -s -X GET --data '[]' http://127.0.0.1:{self.port}/status
-  metrics:            curl -s http://127.0.0.1:{self.port}/metrics""")
-        signal.pause()
+  states of the pod:  {get} @{self.folder}/pods.json {url}/status
+  log of {container + ":":12} {get} @{self.folder}/log.json {url}/getLogs
+  delete the pod:     curl -s --data @{self.folder}/pod.json {url}/delete
+  what the node is:   {get} '[]' {url}/status
+  metrics:            curl -s {url}/metrics""")
+        while True:
+            self.check()
+            time.sleep(1)
 
 
 @contextlib.contextmanager
@@ -211,9 +239,10 @@ def _uninterrupted() -> Iterator[None]:
 # --- the pod ------------------------------------------------------------------------------------
 
 
-def follow(plugin: Plugin, request: dict[str, Any]) -> int:
-    """Create the pod, show what becomes of it, delete it; the exit code is the pod's."""
-    pod = request["pod"]
+@contextlib.contextmanager
+def _created(system: System, request: dict[str, Any]) -> Iterator[None]:
+    """The pod, from its creation to its deletion."""
+    pod, plugin = request["pod"], system.plugin
     name = pod["metadata"]["name"]
     try:
         answer = plugin.create(request)
@@ -221,11 +250,19 @@ def follow(plugin: Plugin, request: dict[str, Any]) -> int:
         raise Trouble(f"pod {name} was refused: {refused.text}") from None
     say(f"pod {name} is job {answer['PodJID']}")
     try:
-        states = _watch(plugin, pod)
+        yield
+    except SILENT as error:
+        system.check()
+        raise Trouble(f"the plugin does not answer: {error}") from None
     finally:
-        with _uninterrupted():
+        with _uninterrupted(), contextlib.suppress(*SILENT):
             plugin.delete(pod)
             _until_gone(plugin, pod)
+
+
+def follow(system: System, pod: dict[str, Any]) -> int:
+    """Show what becomes of the pod; the exit code is the pod's."""
+    states = _watch(system, pod)
     say("exit codes:")
     for _, container in states:
         say(f"  {container['name']:20} {container['state']['terminated']['exitCode']}")
@@ -233,12 +270,14 @@ def follow(plugin: Plugin, request: dict[str, Any]) -> int:
     return next((code for code in codes if code), 0)
 
 
-def _watch(plugin: Plugin, pod: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _watch(system: System, pod: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     """Show each change of state, and the logs as they come, until all containers have ended."""
+    plugin = system.plugin
     shown: dict[str, str] = {}
     readers: dict[str, threading.Thread] = {}
     mains = [container["name"] for container in pod["spec"]["containers"]]
     while True:
+        system.check()
         states = _states(plugin, pod)
         for kind, container in states:
             text = _describe(container["state"])
@@ -279,10 +318,11 @@ def _reader(plugin: Plugin, pod: dict[str, Any], container: str) -> threading.Th
 
     def read() -> None:
         rest = b""
-        for piece in plugin.logs(pod, container, Follow=True):
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                say(f"  {container} | {line.decode(errors='replace')}")
+        with contextlib.suppress(*SILENT):  # who watches the states says so
+            for piece in plugin.logs(pod, container, Follow=True):
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    say(f"  {container} | {line.decode(errors='replace')}")
         if rest:
             say(f"  {container} | {rest.decode(errors='replace')}")
 
