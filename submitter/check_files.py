@@ -16,6 +16,7 @@ from submitter.reporting import Report
 from submitter.settings import Pool, Settings
 
 ROOM = 1024**3  # bytes that must be free: scripts, records and logs of some thousand jobs
+SCRATCH = ".check-"  # how what is tried out there begins
 FILES = 10_000  # and how many files
 LOCAL = ("btrfs", "ext2", "ext3", "ext4", "overlay", "xfs", "zfs")
 FLEETING = ("ramfs", "tmpfs")
@@ -65,7 +66,9 @@ def check_directory(pool: Pool, report: Report) -> None:
     try:
         _try_out(folder)
     except OSError as error:
-        name = error.filename or folder
+        name = str(error.filename or folder)
+        if os.path.basename(name).startswith(SCRATCH):
+            name = folder  # it is not the scratch that is missing
         mend = f"mkdir -p {folder}, and make it this user's own"
         report.wrong(what, f"{name}: {error.strerror}", mend)
         return
@@ -112,7 +115,7 @@ def _try_out(folder: str) -> None:
 
 @contextlib.contextmanager
 def _scratch(folder: str) -> Iterator[str]:
-    made = tempfile.mkdtemp(prefix=".check-", dir=folder)
+    made = tempfile.mkdtemp(prefix=SCRATCH, dir=folder)
     try:
         yield made
     finally:

@@ -50,7 +50,11 @@ def _check_backend(pool: Pool, report: Report) -> None:
     what = f"pool {pool.name}: backend {pool.backend}"
     try:
         offer = backends.make(pool).capacity()
-    except (SubmitterError, ConfigError, OSError) as error:
+    except ConfigError as error:
+        words = str(error).removeprefix(f"pool {pool.name}: ")
+        report.wrong(what, words, "correct it: docs/backends.md has the options")
+        return
+    except (SubmitterError, OSError) as error:
         report.wrong(what, str(error), "let the batch system's own commands work for this user")
         return
     offers = ", ".join(f"{name} {amount}" for name, amount in sorted(offer.items()))

@@ -14,6 +14,7 @@ from typing import Callable
 
 from submitter.settings import Supervisor, supervisor
 
+WAITING_PAUSE_S = 2.0  # between two words about what a service waits for that is not ready yet
 SIGNS_PER_WATCHDOG = 3  # signs of life in the time after which systemd would end us
 
 
@@ -52,13 +53,17 @@ async def keep_told(
     Runs until it is cancelled, and says then that the service stops. ``words`` are for people:
     what the service is doing, asked for at every sign of life.
     """
+    becoming = asyncio.ensure_future(ready())
     try:
-        notifier.status(words())
-        await ready()
+        while not becoming.done():
+            notifier.status(words())
+            await asyncio.wait({becoming}, timeout=WAITING_PAUSE_S)
+        await becoming
         notifier.send("READY=1", f"STATUS={words()}")
         pause = notifier.watchdog_s / SIGNS_PER_WATCHDOG if notifier.watchdog_s else 60
         while True:
             await asyncio.sleep(pause)
             notifier.send("WATCHDOG=1", f"STATUS={words()}")
     finally:
+        becoming.cancel()
         notifier.send("STOPPING=1")

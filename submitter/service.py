@@ -55,7 +55,8 @@ async def serve(settings: Settings) -> int:
 def _words(agents: Sequence[Agent], link: Link) -> str:
     """What the service is doing, for people."""
     jobs = ", ".join(f"{agent.pool}: {len(agent.keeper.site.table)} jobs" for agent in agents)
-    return f"{link.trouble or 'connected'}; {jobs}"
+    state = f"no connection to NATS: {link.trouble}" if link.trouble else "connected"
+    return f"{state}; {jobs}"
 
 
 async def _until_told(told: asyncio.Event, link: Link) -> int:

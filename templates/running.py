@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from types import FrameType
 from typing import Any, Callable, Optional
 
+from templates.errors import ConfigError
 from templates.log_format import formatter
 from templates.program_settings import Logging
 
@@ -37,6 +38,9 @@ def run(service: Coroutine[Any, Any, int]) -> int:
     """Run a service until it ends or a signal ends it; returns the exit code."""
     try:
         return asyncio.run(until_signal(service))
+    except ConfigError as error:
+        logger.error("%s", error)
+        return WRONG_CONFIGURATION
     except Exception:  # the last words of a service that nobody watches
         logger.exception("the service has failed")
         return FAILED

@@ -152,7 +152,7 @@ def test_a_configuration_that_everybody_can_change(tmp_path: Path, site: Site) -
 def test_a_directory_that_is_not_there(case: Case) -> None:
     case.pool["directory"] = str(case.folder / "gone")
     line = next(line for line in case.mistakes() if "directory" in line)
-    assert "No such file or directory" in line
+    assert f"{case.folder}/gone: No such file or directory. " in line
     assert f"mkdir -p {case.folder}/gone" in line
 
 
@@ -383,6 +383,14 @@ def test_a_runtime_that_is_there(tmp_path: Path) -> None:
     build = BuildConfig(runtime=Runtime(name="apptainer", executable=program))
     pool = Pool(name="p", directory=str(tmp_path), build=build)
     assert programs(pool)[1] == f"ok    pool p: runtime: {program}: apptainer version 1.3.4\n"
+
+
+def test_options_that_are_wrong(tmp_path: Path) -> None:
+    pool = Pool(name="a", directory=str(tmp_path), options={"gpus": "all"})
+    assert programs(pool)[2] == (
+        "WRONG pool a: backend host: options: gpus: must be a list, not text. To mend it: correct "
+        "it: docs/backends.md has the options\n"
+    )
 
 
 def test_a_batch_system_that_cannot_be_asked(tmp_path: Path) -> None:

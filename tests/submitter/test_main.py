@@ -114,6 +114,24 @@ def test_a_mistake_in_the_configuration_is_one_line(
     assert capsys.readouterr().err == expected
 
 
+@pytest.mark.parametrize(
+    ("backend", "words"),
+    [("host", "pool cpu: options: cpus: unknown key"), ("slurm", "pool cpu: options: cpus: ")],
+)
+def test_a_mistake_in_the_options_is_one_line_in_the_log(
+    tmp_path: Path, backend: str, words: str
+) -> None:
+    config = tmp_path / "submitter.yaml"
+    options = f"[{{name: cpu, backend: {backend}, options: {{cpus: 1}}, directory: {tmp_path}}}]"
+    config.write_text(CONFIG.replace("[{name: cpu, directory: /tmp}]", options))
+    command = [sys.executable, "-m", "submitter", "--config", str(config)]
+    done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    *_, last = (json.loads(line) for line in done.stderr.splitlines())
+    assert last["message"].startswith(words)
+    assert "Traceback" not in done.stderr
+
+
 def test_a_file_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--config", "/nowhere/x.yaml"]) == 2
     line = "interlink-submitter: /nowhere/x.yaml: No such file or directory\n"

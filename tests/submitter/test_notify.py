@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from submitter import notify
 from submitter.notify import Notifier, keep_told
 from submitter.settings import Supervisor, supervisor
 
@@ -47,13 +48,48 @@ def test_it_tells_when_it_is_ready_that_it_lives_and_that_it_stops(systemd: Syst
         assert await hear(None, systemd.hear) == ["STATUS=waiting for NATS"]
         words.append("2 pools, 7 jobs")
         ready.set()
-        assert await hear(None, systemd.hear) == ["READY=1", "STATUS=2 pools, 7 jobs"]
+        while (heard := await hear(None, systemd.hear)) != ["READY=1", "STATUS=2 pools, 7 jobs"]:
+            assert heard[0].startswith("STATUS=")  # it has taken its time
         for _ in range(3):
             assert await hear(None, systemd.hear) == ["WATCHDOG=1", "STATUS=2 pools, 7 jobs"]
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         while (heard := await hear(None, systemd.hear)) != ["STOPPING=1"]:
             assert heard[0] == "WATCHDOG=1"
+
+    asyncio.run(service())
+
+
+def test_it_says_why_it_is_not_ready_yet(systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notify, "WAITING_PAUSE_S", 0.01)
+
+    async def service() -> None:
+        words = ["not connected yet"]
+        notifier = Notifier(Supervisor(systemd.address))
+        task = asyncio.ensure_future(keep_told(notifier, asyncio.Event().wait, lambda: words[-1]))
+        hear = asyncio.get_running_loop().run_in_executor
+        assert await hear(None, systemd.hear) == ["STATUS=not connected yet"]
+        words.append("the server refuses us")
+        while (heard := await hear(None, systemd.hear)) != ["STATUS=the server refuses us"]:
+            assert heard == ["STATUS=not connected yet"]
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        while (heard := await hear(None, systemd.hear)) != ["STOPPING=1"]:
+            assert heard == ["STATUS=the server refuses us"]
+
+    asyncio.run(service())
+
+
+def test_a_service_that_cannot_become_ready_ends(systemd: Systemd) -> None:
+    async def never() -> None:
+        raise OSError("never")
+
+    async def service() -> None:
+        with pytest.raises(OSError, match="never"):
+            await keep_told(Notifier(Supervisor(systemd.address)), never, lambda: "x")
+        hear = asyncio.get_running_loop().run_in_executor
+        assert await hear(None, systemd.hear) == ["STATUS=x"]
+        assert await hear(None, systemd.hear) == ["STOPPING=1"]
 
     asyncio.run(service())
 
