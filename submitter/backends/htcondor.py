@@ -1,0 +1,231 @@
+"""Runs jobs under HTCondor: condor_submit, condor_q, condor_rm at an access point on this machine.
+
+One condor_q answers for all jobs of the pool, the ended ones included: they stay in the queue
+until they are taken out of it here. Those that have left it, because somebody has removed them, are
+looked up by one condor_history.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from submitter.backends import htcondor_description as description
+from submitter.backends import htcondor_parsing as parsing
+from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.htcondor_capacity import capacity
+from submitter.backends.htcondor_commands import Commands, chunks
+from submitter.backends.htcondor_errors import submit_error
+from submitter.backends.htcondor_options import load
+from submitter.backends.htcondor_parsing import Ad
+from submitter.backends.htcondor_request import JOB, POOL, commands, text
+from submitter.backends.htcondor_sightings import ended, sighting_of
+from submitter.backends.htcondor_states import IDLE, RUNNING
+from submitter.errors import (
+    BackendUnavailable,
+    CommandFailed,
+    Forbidden,
+    SubmitRefused,
+    SubmitUnclear,
+)
+from submitter.journal import read
+from submitter.settings import Pool
+from templates.job import Job
+from templates.states import QUEUED
+
+AFTER_TROUBLE_S = 5.0  # what HTCondor took in before it fell silent is in its queue by then
+REMEMBERED_S = 14 * 24 * 3600  # how far back condor_history looks for a name
+CAPACITY_S = 30.0  # how long what is offered is taken for what it was
+ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
+WHY = "the pod's job is over"
+DELETED = "the pod was deleted"
+_NONE_FOUND = ("not found", "Couldn't find/remove", "no jobs in the queue", "Permission denied")
+
+
+class HTCondor(Backend):
+    """One access point of an HTCondor pool, as the user that the submitter runs as."""
+
+    settle_s = 15.0
+    visible_after_s = 15.0
+    starts_again = True
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        self._options = load(pool.options, pool.name)
+        self._commands = Commands(self._options)
+        self._last: dict[str, Sighting] = {}
+        self._why = (
+            "",
+            "",
+            0.0,
+        )  # a job that finds no machine, what keeps it from that, since when
+        self._offer: dict[str, str] = {}
+        self._offered = 0.0
+        self._mine = f"{POOL} == {description.string(pool.name)}"
+
+    def check(self, job: Job) -> None:
+        description.lines(commands(job, self.pool, self._options))
+
+    # --- submitting ---------------------------------------------------------------------------
+
+    def submit(self, job: Job, directory: str) -> str:
+        try:
+            written = text(job, directory, self.pool, self._options)
+            output = self._commands.run("condor_submit", ["-terse", "-"], written)
+        except Forbidden as error:
+            raise SubmitRefused(str(error)) from None
+        except CommandFailed as error:
+            native = parsing.native_of(error.output)
+            if native is not None:  # it complains, and has taken the job all the same
+                return native
+            raise submit_error(error) from None
+        native = parsing.native_of(output)
+        if native is None:
+            said = output[:200].strip() or "it says nothing"
+            raise SubmitUnclear(f"condor_submit names no job: {said}")
+        return native
+
+    def find(self, names: Sequence[str]) -> dict[str, str]:
+        found = self._begun(names)
+        for chunk in chunks(name for name in names if name not in found):
+            listed = ", ".join(map(description.string, chunk))
+            constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
+            rows = self._queue(constraint)
+            if len({ad.name for ad in rows}) < len(chunk):
+                rows += self._history(constraint, len(chunk), int(time.time()) - REMEMBERED_S)
+            for ad in sorted(rows, key=_age, reverse=True):  # of several of one name, the first
+                found[ad.name] = ad.native
+        if len(found) < len(names) and self._commands.answers_for_s() < AFTER_TROUBLE_S:
+            raise BackendUnavailable("HTCondor answers again, and may still be taking jobs in")
+        return found
+
+    def _begun(self, names: Iterable[str]) -> dict[str, str]:
+        """Those whose script has begun: it says under which number."""
+        found = {}
+        for name in names:
+            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").decode().split()
+            if len(words) >= 2 and parsing.is_native(words[1]):
+                found[name] = words[1]
+        return found
+
+    def _queue(self, constraint: str) -> list[Ad]:
+        wanted = ",".join(parsing.ATTRIBUTES)
+        answer = self._commands.ask(
+            "condor_q", "-json", "-attributes", wanted, "-constraint", constraint
+        )
+        return parsing.ads(answer)
+
+    def _history(self, constraint: str, most: int, since_s: int) -> list[Ad]:
+        wanted = ",".join(parsing.ATTRIBUTES)
+        answer = self._commands.ask(
+            *("condor_history", "-json", "-attributes", wanted, "-constraint", constraint),
+            *("-limit", str(most), "-since", f"EnteredCurrentStatus < {since_s}"),
+        )
+        return parsing.ads(answer)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+        rows = {ad.native: ad for ad in self._queue(self._mine)}
+        sightings: dict[str, Sighting] = {}
+        left: list[Ticket] = []
+        for ticket in tickets:
+            ad = rows.get(ticket.native)
+            if ad is None or ad.name != ticket.name:
+                left.append(ticket)
+                continue
+            sighting = sighting_of(ad, self.pool.build.script.rerun, self._options.releases)
+            if sighting is None:  # a state that is new: nothing changes
+                sighting = self._last.get(ticket.name, Sighting())
+            sightings[ticket.name] = sighting
+        if left:
+            self._look_up(left, sightings)
+        self._explain([rows[t.native] for t in tickets if t.native in rows], sightings)
+        self._last = dict(sightings)
+        return sightings
+
+    def _look_up(self, left: Sequence[Ticket], sightings: dict[str, Sighting]) -> None:
+        """Jobs that are not in the queue any more."""
+        known = {ticket.native: ticket.name for ticket in left}
+        since_s = int(time.time()) - REMEMBERED_S
+        try:
+            constraint = f"{self._mine} && {parsing.among(known)}"
+            rows = self._history(constraint, len(known), since_s)
+        except BackendUnavailable:  # nobody could be asked: they stay what they were
+            for name in known.values():
+                sightings[name] = self._last.get(name, Sighting())
+            return
+        for ad in rows:
+            if known.get(ad.native) == ad.name:
+                sightings[ad.name] = ended(ad)
+
+    def _explain(self, rows: Sequence[Ad], sightings: dict[str, Sighting]) -> None:
+        """Of one of the jobs that find no machine: which of its wishes none fulfils."""
+        unmatched = [
+            ad
+            for ad in rows
+            if ad.status == IDLE and ad.text("LastRejMatchReason") and _waits(sightings, ad)
+        ]
+        if not unmatched:
+            return
+        native, words, since = self._why
+        if time.monotonic() - since > ANALYSED_S or native not in {ad.native for ad in unmatched}:
+            native = unmatched[0].native
+            self._why = native, (words := self._analysis(native)), time.monotonic()
+        for ad in unmatched:
+            if words and ad.native == native:
+                seen = sightings[ad.name]
+                sightings[ad.name] = seen._replace(message=f"{seen.message}: {words}")
+
+    def _analysis(self, native: str) -> str:
+        try:
+            unmet = parsing.unmet(self._commands.ask("condor_q", "-better-analyze", native))
+        except BackendUnavailable:
+            return ""
+        return f"no machine has {', '.join(unmet[:3])}" if unmet else ""
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+        # HTCondor itself ends those that run when their grace period is over; once they have been
+        # told, nothing ends them before that. One that has not been told is killed at once.
+        for natives in chunks(ticket.native for ticket in tickets):
+            own = f"{self._mine} && {parsing.among(natives)}"
+            if kill:
+                self._act("condor_vacate_job", f"{own} && JobStatus == {RUNNING}", "-fast")
+            self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", DELETED)
+
+    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+        """Nothing of ours stays in the queue."""
+        for natives in chunks(ticket.native for ticket in tickets):
+            own = f"{self._mine} && {parsing.among(natives)} && JobStatus isnt 3"
+            self._act("condor_rm", own, "-reason", WHY)
+        for ticket in tickets:
+            self._last.pop(ticket.name, None)
+        return {ticket.name for ticket in tickets}
+
+    def _act(self, program: str, constraint: str, *arguments: str) -> None:
+        try:
+            self._commands.run(program, [*arguments, "-constraint", constraint])
+        except CommandFailed as error:
+            if not any(words in str(error) + error.output for words in _NONE_FOUND):
+                raise BackendUnavailable(str(error)) from None
+
+    # --- room ---------------------------------------------------------------------------------
+
+    def capacity(self) -> dict[str, str]:
+        now = time.monotonic()
+        if not self._offer or now - self._offered > CAPACITY_S:
+            free = self._options.capacity == "free"
+            ours = self._queue(self._mine) if free else []
+            self._offer = capacity(self._commands, self._options, ours)
+            self._offered = now
+        return dict(self._offer)
+
+
+def _waits(sightings: Mapping[str, Sighting], ad: Ad) -> bool:
+    return ad.name in sightings and sightings[ad.name].phase == QUEUED
+
+
+def _age(ad: Ad) -> tuple[int, ...]:
+    return tuple(int(part) for part in ad.native.split("."))

@@ -1,0 +1,193 @@
+"""What condor_submit is told about a job: the description that makes it what its pod asks for.
+
+What ties a job to its pod is nobody's to change; the rest follows from the pod's resources, from
+what the site says for all jobs, and from the pod's annotations, as far as the site allows them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from math import ceil
+
+from submitter.backends import htcondor_description as description
+from submitter.backends.htcondor_options import NAME, Options
+from submitter.backends.htcondor_states import PASSING
+from submitter.errors import Forbidden
+from submitter.settings import Pool
+from templates.errors import InterlinkNatsError, one_line
+from templates.job import Job
+from templates.quantity import byte_count
+from templates.shell import quote
+
+FAMILY = "condor/"  # before the names of annotations that are HTCondor's
+MEBIBYTE, KIBIBYTE = 1024**2, 1024
+RELEASE_AFTER_S = 30  # what a trouble that may pass is given
+VACATE_MARGIN_S = 15  # for the last records, after the grace period of a pod
+LATE_S = 60  # for file systems that are slow to show a job's directory
+JOB, POOL = "InterlinkJob", "InterlinkPool"  # attributes by which jobs are found
+
+# Annotation -> what it does; the table in docs/htcondor.md follows from it.
+ANNOTATIONS: Mapping[str, str] = {
+    "requirements": "an expression that its machine has to fulfil, besides the site's",
+    "rank": "an expression by which machines are preferred, in place of the site's",
+    "accounting-group": "its accounting group, in place of the site's",
+    "priority": "a whole number: among the submitter's jobs those with larger ones come first",
+    "disk": "the disk space that it asks for (10Gi)",
+    "attributes": "attributes of the job: one `Name = expression` on each line",
+}
+_GROUP = re.compile(r"[A-Za-z0-9_.@-]{1,200}")
+
+# Becomes the script; one line in the end. The attribute says how often the job has started before.
+_STUB = """\
+umask 077; export INTERLINK_JOB={name} INTERLINK_NATIVE=$1
+starts=$(sed -n "s/^NumJobStarts *= *//p" "$_CONDOR_JOB_AD"); export INTERLINK_STARTS=${{starts:-0}}
+[ -n "${{HOME-}}" ] || export HOME=~
+i=0; until [ -r {directory}/job.sh ] || [ $((i += 1)) -gt {late_s} ]
+do ls {jobs} >/dev/null; sleep 1
+done
+exec {bash} {directory}/job.sh {directory} {spool}"""
+
+
+def commands(job: Job, pool: Pool, site: Options) -> dict[str, str]:
+    """What a job asks HTCondor for; ``Forbidden`` if the site does not give that."""
+    own = _annotations(job, site)
+    rerun = pool.build.script.rerun
+    asked = {
+        "request_cpus": str(max(1, ceil(job.cpu_milli / 1000))),
+        "request_memory": str(max(1, ceil(job.memory_bytes / MEBIBYTE))),
+        "request_disk": str(_disk(own.get("disk", site.disk))),
+        **dict(_resources(job, site)),
+        "requirements": " && ".join(_requirements(own, site, rerun)),
+    }
+    rank = own.get("rank") or site.rank
+    if rank:
+        asked["rank"] = description.expression(rank, "rank")
+    group = own.get("accounting-group") or site.accounting_group
+    if group:
+        asked["accounting_group"] = _matching(group, _GROUP, "accounting-group")
+    if "priority" in own:
+        asked["priority"] = _matching(own["priority"], re.compile(r"-?[0-9]{1,9}"), "priority")
+    if job.wall_time_s is not None:
+        limit = str(job.wall_time_s + job.grace_period_s + site.wall_time_margin_s)
+        asked |= {"allowed_job_duration": limit, "MY.MaxRuntime": limit}
+    site_commands = {name.replace("+", "MY.", 1): text for name, text in site.commands.items()}
+    return {**asked, **_attributes(own.get("attributes", ""), site), **site_commands}
+
+
+def text(job: Job, directory: str, pool: Pool, site: Options) -> str:
+    """The submit description of a job."""
+    stub = _STUB.format(
+        name=job.name,
+        late_s=LATE_S,
+        directory=quote(directory),
+        jobs=quote(directory.rpartition("/")[0]),
+        spool=quote(f"{pool.directory}/spool"),
+        bash=quote(pool.build.script.bash),
+    )
+    words = [
+        "-c",
+        description.plain(stub.replace("\n", "; ")),
+        "interlink",
+        "$(ClusterId).$(ProcId)",
+    ]
+    ours = {
+        "universe": "vanilla",
+        "executable": description.plain(pool.build.script.bash),
+        "transfer_executable": "false",
+        "should_transfer_files": "NO",
+        "arguments": description.arguments(words),
+        "initialdir": description.plain(directory),
+        "output": description.plain(f"{directory}/output"),
+        "error": description.plain(f"{directory}/output"),
+        "notification": "never",
+        f"MY.{JOB}": description.string(job.name),
+        f"MY.{POOL}": description.string(pool.name),
+        "MY.KubernetesNamespace": description.string(job.namespace),
+        "MY.KubernetesPod": description.string(job.pod),
+        "batch_name": description.plain(pool.name),
+        "kill_sig": "SIGTERM",
+        "job_max_vacate_time": str(job.grace_period_s + VACATE_MARGIN_S),
+        "leave_in_queue": f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}",
+        "periodic_release": _release(site, pool.build.script.rerun),
+    }
+    if site.export:
+        ours["getenv"] = ", ".join(site.export)
+    return description.lines({**commands(job, pool, site), **ours})
+
+
+# --- what a pod says ------------------------------------------------------------------------------
+
+
+def _annotations(job: Job, site: Options) -> dict[str, str]:
+    own = {
+        name[len(FAMILY) :]: text
+        for name, text in job.annotations.items()
+        if name.startswith(FAMILY)
+    }
+    for name in own:
+        if name not in ANNOTATIONS:
+            known = ", ".join(ANNOTATIONS)
+            raise Forbidden(f"the annotation {one_line(name, 80)} is not known here: {known} are")
+        if not any(fnmatchcase(name, pattern) for pattern in site.pod_annotations):
+            raise Forbidden(f"options.pod_annotations of this pool does not allow {name}")
+    return own
+
+
+def _matching(value: str, pattern: re.Pattern[str], name: str) -> str:
+    if not pattern.fullmatch(value.strip()):
+        raise Forbidden(f"the annotation {name}: {one_line(value, 80)} is none")
+    return value.strip()
+
+
+def _attributes(value: str, site: Options) -> dict[str, str]:
+    found = {}
+    for line in value.splitlines():
+        name, equals, written = (part.strip() for part in line.partition("="))
+        if not name and not equals:
+            continue
+        where = f"the annotation attributes: {one_line(name, 80)}"
+        if not equals or not NAME.fullmatch(name):
+            raise Forbidden(f"{where}: is not Name = expression")
+        if not any(fnmatchcase(name, pattern) for pattern in site.pod_attributes):
+            raise Forbidden(f"{where}: options.pod_attributes of this pool does not allow it")
+        found[f"MY.{name}"] = description.expression(written, where)
+    return found
+
+
+def _disk(text: str) -> int:
+    """In the unit of request_disk."""
+    try:
+        return max(1, ceil(byte_count(text, "disk") / KIBIBYTE))
+    except InterlinkNatsError as error:
+        raise Forbidden(f"the annotation disk: {error}") from None
+
+
+def _resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
+    others = {name: byte_count(text, name) for name, text in job.other_resources.items()}
+    for resource, amount in {**others, **job.gpus}.items():
+        name = site.resources.get(resource)
+        if name is None:
+            known = ", ".join(site.resources) or "none"
+            raise Forbidden(
+                f"asks for {resource}, and options.resources of this pool has only {known}"
+            )
+        yield f"request_{name}", str(amount)
+
+
+def _requirements(own: Mapping[str, str], site: Options, rerun: bool) -> Iterator[str]:
+    """A job that must not run twice fits nowhere once it has started."""
+    if site.requirements:
+        yield description.expression(site.requirements, "options.requirements")
+    if "requirements" in own:
+        yield description.expression(own["requirements"], "the annotation requirements")
+    yield "true" if rerun else "NumJobStarts == 0"
+
+
+def _release(site: Options, rerun: bool) -> str:
+    codes = ", ".join(map(str, PASSING))
+    rested = f"time() - EnteredCurrentStatus > {RELEASE_AFTER_S}"
+    few = f"NumHolds <= {site.releases}"
+    fresh = "" if rerun else " && NumJobStarts == 0"
+    return f"member(HoldReasonCode, {{{codes}}}) && {few} && {rested}{fresh}"
