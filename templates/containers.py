@@ -159,9 +159,10 @@ def _check_sizes(
 @lru_cache(maxsize=1024)
 def _absolute(path: str) -> Optional[str]:
     """The path from ``/``, normalised; None when it cannot be mounted on."""
-    if not path or ":" in path or "\0" in path:
+    if ":" in path or "\0" in path:
         return None
-    return normpath(f"/{path.lstrip('/')}")
+    clean = normpath(f"/{path.lstrip('/')}")
+    return clean if clean != "/" else None
 
 
 @lru_cache(maxsize=1024)
@@ -214,7 +215,7 @@ def _no_target(text: object, path: Optional[str], where: str) -> PodRejected:
     if type(text) is not str:
         return wrong(where, "a path", text)
     if path is None:
-        return PodRejected(where, "must be a path without ':'")
+        return PodRejected(where, "must be a path below /, without ':'")
     return PodRejected(where, f"{path} is mounted on twice")
 
 

@@ -666,6 +666,35 @@ def test_a_mount_does_not_change_the_site(every_site: Site) -> None:
     assert not root.exists()
 
 
+def test_a_mount_over_the_folder_that_the_job_is_in_hides_nothing_else(every_site: Site) -> None:
+    """As an emptyDir on /tmp does, where jobs or their scratch directories are below /tmp."""
+    above = every_site.folder.parent
+    mounts = [at("work", str(above)), at("cfg", f"{above}/deep/cfg"), at("sec", "/no-such/secret")]
+    hook = {"exec": {"command": ["sh", "-c", f"echo hook >{above}/told"]}}
+    script = (
+        f"until [ -s {above}/told ]; do sleep 0.1; done; cat {above}/told {above}/deep/cfg/key"
+        f" /no-such/secret/key; ls {above}; echo said >/dev/termination-log"
+    )
+    done = every_site.run(
+        [
+            pod(
+                sh(script, volumeMounts=mounts, lifecycle={"postStart": hook}),
+                volumes=[
+                    empty_dir("work"),
+                    {"name": "cfg", "configMap": {"name": "cfg"}},
+                    {"name": "sec", "secret": {"secretName": "sec"}},
+                ],
+            ),
+            config_map("cfg", data={"key": "content\n"}),
+            secret("sec", stringData={"key": "hidden\n"}),
+        ]
+    )
+    assert lines(done) == ["hook", "content", "hidden", "deep", "told"], done
+    end = done.state.containers["c0"].end
+    assert end is not None
+    assert (end.exit_code, end.message) == (0, "said\n")
+
+
 # --- subPath -----------------------------------------------------------------------------------
 
 

@@ -372,7 +372,10 @@ def test_a_bad_spec_is_refused_with_the_path_of_the_field(spec: Request, message
             {"terminationMessagePolicy": "x"},
             "terminationMessagePolicy: must be File or FallbackToLogsOnError, not 'x'",
         ),
-        ({"terminationMessagePath": "a:b"}, "terminationMessagePath: must be a path without ':'"),
+        (
+            {"terminationMessagePath": "a:b"},
+            "terminationMessagePath: must be a path below /, without ':'",
+        ),
         ({"resources": {"limits": {"cpu": "two"}}}, "resources.limits['cpu']: not a quantity: two"),
         ({"resources": []}, "resources: must be an object, not a list"),
         ({"volumeDevices": [{"name": "d"}]}, "volumeDevices: block devices are not supported"),
@@ -580,7 +583,7 @@ def test_commands_are_expanded_with_the_variables() -> None:
         ("work", "/work"),
         ("//a//b/./c/../d/", "/a/b/d"),
         ("/../x", "/x"),
-        (".", "/"),
+        ("./x/..//y", "/y"),
     ],
 )
 def test_a_mount_path_is_made_absolute_and_normal(written: str, path: str) -> None:
@@ -610,8 +613,18 @@ MOUNT = {"name": "work", "mountPath": "/w"}
         ([{**MOUNT, "name": "x"}], "volumeMounts[0].name: the pod has no volume 'x'"),
         ([{**MOUNT, "name": None}], "volumeMounts[0].name: must be the name of a volume, not null"),
         ([{"name": "work"}], "volumeMounts[0].mountPath: must be a path, not null"),
-        ([{**MOUNT, "mountPath": ""}], "volumeMounts[0].mountPath: must be a path without ':'"),
-        ([{**MOUNT, "mountPath": "/a:b"}], "volumeMounts[0].mountPath: must be a path without ':'"),
+        (
+            [{**MOUNT, "mountPath": ""}],
+            "volumeMounts[0].mountPath: must be a path below /, without ':'",
+        ),
+        (
+            [{**MOUNT, "mountPath": "/./"}],
+            "volumeMounts[0].mountPath: must be a path below /, without ':'",
+        ),
+        (
+            [{**MOUNT, "mountPath": "/a:b"}],
+            "volumeMounts[0].mountPath: must be a path below /, without ':'",
+        ),
         (
             [{**MOUNT, "mountPath": "/a\0"}],
             "volumeMounts[0].mountPath: must not contain a NUL character",
