@@ -99,6 +99,8 @@ def _image(site: Site, index: int, container: Container, to: Gathered) -> tuple[
     lines = [f"pull={container.pull_policy} file={quote(image.file)}"]
     if container.pull_policy == "Always":
         to.needs.add("always")
+    if image.file and not image.registry:
+        to.needs.add("archives")
     if image.places:
         to.needs.add("places")
         lines.append(f"places=({words(image.places)})")

@@ -23,8 +23,7 @@ from templates.volumes import File, Source, sources
 _PRIVATE = 0o600
 _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 #     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
-# Beside it: secret/ (commands, environment, Secrets; gone when the job has ended), volumes/, logs/
-# (a growing file per container and start, with an index of seconds), records (what was reported).
+# Beside it: secret/ (gone when the job has ended), volumes/, logs/, records (what was reported).
 # shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2154,SC2163,SC2317,SC2329
 """
 _CONTAINMENT = frozenset(("--contain", "--containall", "--no-mount=tmp"))
