@@ -128,7 +128,8 @@ def _listen() -> list[int]:
     """From now on, whatever tells this program to end is noted here, for the pod to be ended."""
     told: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda number, _: told.append(number))
+        if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
+            signal.signal(number, lambda number, _: told.append(number))
     return told
 
 
