@@ -161,11 +161,15 @@ def _gpu(container: Container, config: BuildConfig) -> str:
     if config.runtime.gpu == "never":
         return ""
     vendor = "nvidia" if config.runtime.gpu == "always" else ""
+    name = ""
     for name, amount in {**container.requests, **container.limits}.items():
         if is_gpu(name) and amount != "0":
             vendor = gpu_vendor(name)
             break
     known = _PODMAN_DEVICES if config.runtime.name == "podman" else _APPTAINER_FLAGS
+    if vendor and vendor not in known and config.runtime.name in APPTAINER:
+        where = f"pod.spec containers[{container.name}].resources"
+        raise PodRejected(where, f"{config.runtime.name} cannot hand {name} to a container")
     return known.get(vendor, "")
 
 

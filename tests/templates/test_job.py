@@ -267,6 +267,18 @@ def test_no_two_files_have_the_same_path() -> None:
         assert not any(path.startswith("/") or ".." in path.split("/") for path in paths)
 
 
+@pytest.mark.parametrize("runtime", ["apptainer", "singularity"])
+def test_a_gpu_that_the_runtime_has_no_way_to_hand_over_is_refused(runtime: str) -> None:
+    container = limited(**{"gpu.intel.com/i915": "1"})
+    config = replace(CONFIG, runtime=Runtime(name=runtime))
+    assert refusal(container, config=config) == (
+        "pod.spec containers[c0].resources: "
+        f"{runtime} cannot hand gpu.intel.com/i915 to a container"
+    )
+    own_way = replace(config, runtime=Runtime(name=runtime, gpu="never"))
+    assert job_of(container, config=own_way).gpus == {"gpu.intel.com/i915": 1}
+
+
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_the_script_of_a_hello_pod_is_small(runtime: str) -> None:
     text = (REPO / "tests" / "data" / "pods" / "hello.yaml").read_text(encoding="utf-8")

@@ -81,6 +81,11 @@ REFUSED: list[tuple[str, Any, BuildConfig]] = [
         CONFIG,
     ),
     (
+        "apptainer cannot hand gpu.intel.com/i915 to a container",
+        pod(sh("true", resources={"limits": {"gpu.intel.com/i915": 1}})),
+        replace(CONFIG, runtime=Runtime("apptainer")),
+    ),
+    (
         "podman cannot start images of the form ...",
         pod(sh("true", image="oras://ghcr.io/a/b:1")),
         PODMAN,
