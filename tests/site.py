@@ -72,7 +72,7 @@ class Running:
     def state(self) -> JobState:
         return fold(self.records)
 
-    def until(self, condition: Callable[[JobState], Any], seconds: float = 60) -> JobState:
+    def until(self, condition: Callable[[JobState], Any], seconds: float = 180) -> JobState:
         """Wait for a state; fails with what is there instead if it does not come."""
         end = time.monotonic() + seconds
         while True:
@@ -99,7 +99,7 @@ class Running:
         """What a batch system does first to end a job."""
         os.kill(self.script_pid(), signal.SIGTERM)
 
-    def wait(self, seconds: float = 120) -> Finished:
+    def wait(self, seconds: float = 300) -> Finished:
         """Its end."""
         try:
             code = self.process.wait(seconds)

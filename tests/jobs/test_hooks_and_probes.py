@@ -152,7 +152,7 @@ def test_a_pod_that_is_ended_does_not_wait_for_a_post_start_hook(site: Site) -> 
     )
     running.until(lambda _: (work_of(running) / "hook").exists())
     running.terminate()
-    running.wait(60)
+    running.wait()
     assert_none_left(site.folder)
 
 
@@ -201,7 +201,7 @@ def test_a_pre_stop_hook_that_hangs_is_cut_off_by_the_grace_period(site: Site) -
     running.until(lambda state: c0(state).state == RUNNING)
     running.until(lambda _: "up" in log_of(running))
     running.terminate()
-    done = running.wait(60)
+    done = running.wait()
     assert done.ends() == {"c0": 0}, "it is still told, and given two seconds"
     assert_none_left(site.folder)
 
@@ -430,7 +430,7 @@ def test_a_probe_that_hangs_has_failed_at_its_timeout_and_leaves_nothing(
                 volumes=VOLUMES,
             )
         )
-        done = running.wait(60)
+        done = running.wait()
     end = c0(done.state).end
     assert end is not None
     assert "liveness probe" in end.message

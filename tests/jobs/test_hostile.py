@@ -101,7 +101,7 @@ def run_all(sandbox: Sandbox, batch: list[Case]) -> Counter[str]:
             seen["refused"] += 1
         else:
             started.append((case, running))
-    ended = [(case, running.wait(60)) for case, running in started]
+    ended = [(case, running.wait()) for case, running in started]
     for case, done in ended:
         seen["failed" if check(case, done) else "ran"] += 1
         shutil.rmtree(done.directory.parent)

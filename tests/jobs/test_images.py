@@ -298,7 +298,7 @@ def test_a_pod_that_is_ended_while_it_backs_off_ends_at_once(
         )
     )
     running.terminate()
-    done = running.wait(60)
+    done = running.wait()
     assert done.code not in (0, -15)
     assert done.state.exit_code == done.code
     assert done.state.message.startswith("the batch system ended the job on ")

@@ -171,7 +171,7 @@ def test_ended_while_an_image_is_pulled_it_waits_no_longer(container_site: Site)
         registry.settimeout(60)
         connection, _ = registry.accept()
         running.terminate()
-        done = running.wait(60)
+        done = running.wait()
         connection.close()
     assert done.code != 0
     assert_over(container_site, done)
@@ -187,7 +187,7 @@ def test_ended_while_a_pull_is_about_to_be_tried_again_it_waits_no_longer(
         lambda state: any(c.reason == "ImagePullBackOff" for c in state.containers.values())
     )
     running.terminate()
-    done = running.wait(60)
+    done = running.wait()
     assert done.code != 0
     assert_over(container_site, done)
 
@@ -460,7 +460,7 @@ def end_at_a_random_moment(site: Site, chance: random.Random, everybody: bool) -
         signal_everyone(running, signal.SIGTERM)
     else:
         running.terminate()
-    done = running.wait(60)
+    done = running.wait()
     assert done.code != 0, done
     assert_over(site, done)
 
