@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -98,6 +99,32 @@ def test_a_log_is_followed_until_its_container_ends(system: System) -> None:
     assert status is not None
     assert "running" in status["containers"][1]["state"]
     system.plugin.delete(pod)
+
+
+def test_who_follows_a_pod_that_is_deleted_hears_its_last_words(system: System) -> None:
+    pod = system.run("trap 'sleep 1; echo bye; exit 7' TERM; echo up; while :; do sleep 0.1; done")
+    system.until(lambda: system.log(pod) == b"up\n", "the container is up")
+    heard: list[bytes] = []
+    follower = threading.Thread(target=lambda: heard.append(system.log(pod, Follow=True)))
+    follower.start()
+    system.plugin.delete(pod)
+    assert system.log(pod).startswith(b"up\n"), "while it ends, it can be read"
+    follower.join(30)
+    assert heard == [b"up\nbye\n"]
+
+
+def test_one_submitter_serves_several_pools(tmp_path: Path) -> None:
+    with running(tmp_path, pools=("one", "two")) as several:
+        pods = {
+            pool: several.run(f"echo {pool}; exit {len(pool)}", pool=pool)
+            for pool in ("one", "two")
+        }
+        for pool, pod in pods.items():
+            assert [end["exitCode"] for end in several.ended(pod)] == [3]
+            assert several.log(pod) == f"{pool}\n".encode()
+            assert several.directory(pod, pool).exists()
+        offered = several.plugin.ping()["resources"]
+        assert offered["pods"] == "220", "the node offers what both of them do"
 
 
 def test_twenty_megabytes_of_secrets_arrive(system: System) -> None:

@@ -253,7 +253,7 @@ class Submitter:
             self.start()
         eventually(
             lambda: {told.instance for told in centre.publications} - before,
-            20,
+            60,
             self.words(),
         )
         return self
