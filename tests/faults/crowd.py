@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
@@ -14,6 +14,7 @@ from tests.plugin_server.virtual_kubelet import VirtualKubelet
 from tests.system import System, job_of, request_of
 
 CREATORS = 8
+STUCK_S = 180  # longer than any time-out of any program
 UNSURE = (OSError, http.client.HTTPException)
 
 
@@ -114,20 +115,31 @@ class Crowd:
         except UNSURE:
             time.sleep(0.05)
 
-    def until_most_have_ended(self, seconds: float = 240) -> None:
+    @property
+    def progress(self) -> int:
+        """A number that grows whenever a job is taken, begins or ends."""
+        return len(self._created) + sum(len(job.reported) for job in self.jobs)
+
+    def _until(self, holds: Callable[[], bool], what: str) -> None:
+        """Wait for as long as anything moves: how fast that is, is the machine's affair."""
+        seen, end = -1, 0.0
+        while not holds():
+            if self.progress != seen:
+                seen, end = self.progress, time.monotonic() + STUCK_S
+            words = f"nothing has moved for {STUCK_S} s, and not yet: {what}"
+            assert time.monotonic() < end, f"{words}\n{self.system.logs()}"
+            time.sleep(0.1)
+
+    def until_most_have_ended(self) -> None:
         """For as long as faults are worth causing."""
         most = 0.95 * len(self.jobs)
-        self.system.until(
-            lambda: sum(job.has_ended for job in self.jobs) >= most, "most jobs have ended", seconds
-        )
+        self._until(lambda: sum(job.has_ended for job in self.jobs) >= most, "most have ended")
 
-    def finish(self, threads: Sequence[threading.Thread], seconds: float) -> None:
+    def finish(self, threads: Sequence[threading.Thread]) -> None:
         """Wait until everything has ended; then nothing may be wrong, and all ran exactly once."""
         try:
-            self.system.until(
-                lambda: all(job.has_ended or job.refused for job in self.jobs),
-                "all jobs have ended",
-                seconds,
+            self._until(
+                lambda: all(job.has_ended or job.refused for job in self.jobs), "all have ended"
             )
         except AssertionError as late:
             left = [f"{job_of(j.pod)} {j.reported}" for j in self.jobs if not j.has_ended]

@@ -17,6 +17,8 @@ from tests.system import System, running
 pytestmark = pytest.mark.faults
 JOBS = 500
 PAUSE_S = (0.3, 1.5)
+PATIENT = 0.5
+VICTIMS = ("plugin", "worker", "submitter0", "submitter1", "nats", "redis")
 
 
 def kill_one_worker(system: System, chance: random.Random) -> None:
@@ -43,11 +45,20 @@ def test_random_kills_of_everything(tmp_path: Path) -> None:
         crowd = Crowd(system, JOBS, runs)
         threads = crowd.start()
         over = threading.Event()
-        victims = ["plugin", "worker", "submitter0", "submitter1", "nats", "redis"]
+        killed: list[str] = []
 
         def kill() -> None:
+            moved = -1
             while not over.wait(chance.uniform(*PAUSE_S)):
-                victim = chance.choice(victims)
+                # Else a slow machine would do nothing but start what is killed before it is up.
+                patient = chance.random() < PATIENT
+                while patient and crowd.progress == moved and not over.wait(0.2):
+                    continue
+                moved = crowd.progress
+                victim = (
+                    VICTIMS[len(killed)] if len(killed) < len(VICTIMS) else chance.choice(VICTIMS)
+                )
+                killed.append(victim)
                 if victim == "worker":
                     kill_one_worker(system, chance)
                 else:
@@ -59,6 +70,7 @@ def test_random_kills_of_everything(tmp_path: Path) -> None:
             crowd.until_most_have_ended()
         finally:
             over.set()
-            killer.join(10)
-        crowd.finish(threads, 240)
+            killer.join(60)
+        assert set(killed) == set(VICTIMS)
+        crowd.finish(threads)
         crowd.check_logs()

@@ -137,6 +137,7 @@ async def _ask(link: Link, address: str, chance: random.Random, good: dict[str, 
 
 
 def _still_works(system: System) -> None:
+    system.plugin.close()  # a connection that was idle all the while may be closed
     for process in system.processes.values():
         assert process.process is not None
         assert process.process.poll() is None, process.log()
