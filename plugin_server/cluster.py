@@ -20,6 +20,7 @@ PAGE = 500
 PAGES = 10_000
 # Of a pod only its metadata; a server that does not know how sends the pods themselves.
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+LISTS = ("PartialObjectMetadataList", "PodList")
 
 
 class ClusterError(InterlinkNatsError):
@@ -52,8 +53,8 @@ class Cluster:
         query = {"limit": str(PAGE)}
         for _ in range(PAGES):
             page = self._get(f"/api/v1/pods?{urllib.parse.urlencode(query)}", PARTIAL)
-            items, more = page.get("items"), page.get("metadata")
-            if type(items) is not list or type(more) is not dict or not more.get("resourceVersion"):
+            items, more = _items(page), page.get("metadata")
+            if type(more) is not dict or not more.get("resourceVersion"):
                 raise ClusterError("the API server's list of pods is not one")
             uids.update(_uid(item, "a pod in the API server's list") for item in items)
             if not more.get("continue"):
@@ -99,6 +100,14 @@ def _object(status: int, content: bytes) -> dict[str, Any]:
     if type(found) is not dict:
         raise ClusterError("the API server's answer is no JSON object")
     return found
+
+
+def _items(page: dict[str, Any]) -> list[Any]:
+    """What a list holds; the real one says null where a list of metadata is empty."""
+    items = page.get("items", "missing")
+    if page.get("kind") in LISTS and (items is None or type(items) is list):
+        return items or []
+    raise ClusterError("the API server's list of pods is not one")
 
 
 def _uid(item: object, what: str) -> str:

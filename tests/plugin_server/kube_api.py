@@ -73,7 +73,7 @@ class KubeApi:
             metadata["continue"] = str(start + self.page)
         else:
             self.lists += 1
-        return {"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items}
+        return {"kind": "PartialObjectMetadataList", "metadata": metadata, "items": items or None}
 
     def __enter__(self) -> KubeApi:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()

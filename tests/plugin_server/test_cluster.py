@@ -16,6 +16,7 @@ from tests.plugin_server.kube_api import TOKEN, KubeApi
 LIST = "/api/v1/pods"
 NAMESPACE = "/api/v1/namespaces/kube-system"
 ITEM = {"metadata": {"uid": "u"}}
+EMPTY = {"kind": "PodList", "items": [], "metadata": {"resourceVersion": "1"}}
 
 
 @pytest.fixture
@@ -75,11 +76,12 @@ def test_a_list_that_breaks_off_is_none(api: KubeApi) -> None:
         (200, b"[" * 100_000, "is no JSON object"),
         (200, [], "is no JSON object"),
         (200, {}, "list of pods is not one"),
-        (200, {"items": []}, "list of pods is not one"),
-        (200, {"items": [], "metadata": {}}, "list of pods is not one"),
-        (200, {"items": None, "metadata": {"resourceVersion": "1"}}, "list of pods is not one"),
-        (200, {"items": [{}], "metadata": {"resourceVersion": "1"}}, "has no uid"),
-        (200, {"items": ["x"], "metadata": {"resourceVersion": "1"}}, "has no uid"),
+        (200, {**EMPTY, "kind": "Status"}, "list of pods is not one"),
+        (200, {**EMPTY, "items": {}}, "list of pods is not one"),
+        (200, {**EMPTY, "metadata": {}}, "list of pods is not one"),
+        (200, {key: EMPTY[key] for key in ("kind", "metadata")}, "list of pods is not one"),
+        (200, {**EMPTY, "items": [{}]}, "has no uid"),
+        (200, {**EMPTY, "items": ["x"]}, "has no uid"),
     ],
 )
 def test_what_is_no_list_of_pods(api: KubeApi, status: int, content: Any, words: str) -> None:
@@ -91,7 +93,8 @@ def test_what_is_no_list_of_pods(api: KubeApi, status: int, content: Any, words:
 
 def test_a_list_without_end(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plugin_server.cluster.PAGES", 3)
-    page = {"items": [ITEM], "metadata": {"resourceVersion": "1", "continue": "x"}}
+    more = {"resourceVersion": "1", "continue": "x"}
+    page = {**EMPTY, "items": [ITEM], "metadata": more}
     api.answers[LIST] = (200, page)
     with pytest.raises(ClusterError, match="does not end within 3 pages"):
         cluster_of(api).pods()
