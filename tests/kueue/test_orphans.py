@@ -83,7 +83,8 @@ def origin_is_known(system: System) -> bool:
 def test_a_job_whose_pod_was_removed_by_force_is_cancelled(
     bed: KueueBed, orphans: dict[str, Any], tmp_path: Path
 ) -> None:
-    with running(tmp_path, plugin={"orphans": orphans}, workers=2) as system:
+    room = {"resources": {"cpu": "8", "memory": "8Gi"}}
+    with running(tmp_path, plugin={"orphans": orphans}, workers=2, pool=room) as system:
         system.until(lambda: origin_is_known(system), "Kubernetes has been asked")
         kept, lost, while_away = (created(bed, system) for _ in range(3))
         removed(bed, lost)
