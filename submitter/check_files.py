@@ -91,7 +91,7 @@ def _check_file_system(pool: Pool, report: Report) -> None:
         report.wrong(what, words, "take a directory on a disk")
     elif kind in LOCAL and pool.backend != "host":
         words = f"{pool.directory} is on a disk of this machine ({kind})"
-        report.wrong(what, words, "take one on the file system that all nodes share")
+        report.note(what, f"{words}: fine where this machine exports it, and every node sees it so")
     elif pool.backend == "host":
         report.ok(what, kind)
     else:

@@ -43,6 +43,7 @@ make_root() { # ROOT DIR REPOSITORY
     mount --bind "$2/home" home
     mount --bind "$2/etc" etc/slurm
     mount --bind "$2/etc/hosts" etc/hosts
+    mount --bind "$2/etc/ca-certificates.crt" etc/ssl/certs/ca-certificates.crt
     mount --bind "$2/log" var/log/slurm
     mount --bind "$2/spool" var/spool/slurm
     mount --bind "$2/database" var/lib/mysql
@@ -79,6 +80,26 @@ DEVICES
     ln -s /proc/self/fd/2 dev/stderr
 }
 
+# Where an administrator installs things: all of it as it was, and writable.
+make_writable() {
+    local folder name
+    mkdir -p /run/admin/mounted
+    for name in slurm hosts ssl/certs/ca-certificates.crt; do
+        if [ -d "/etc/$name" ]; then mkdir -p "/run/admin/mounted/$name"
+        else
+            [ "$name" = "${name##*/}" ] || mkdir -p "/run/admin/mounted/${name%/*}"
+            : >"/run/admin/mounted/$name"
+        fi
+        mount --bind "/etc/$name" "/run/admin/mounted/$name"
+    done
+    for folder in etc opt; do
+        mkdir -p "/run/admin/$folder/upper" "/run/admin/$folder/work"
+        mount -t overlay -o "lowerdir=/$folder,upperdir=/run/admin/$folder/upper,workdir=/run/admin/$folder/work" \
+            overlay "/$folder"
+    done
+    for name in slurm hosts ssl/certs/ca-certificates.crt; do mount --bind "/run/admin/mounted/$name" "/etc/$name"; done
+}
+
 case $1 in
 site)
     hostname site
@@ -104,6 +125,7 @@ machine)
     # The shared files are also where this machine (the one that the site runs on) has them.
     mkdir -p "$3/home"
     mount --bind /home "$3/home"
+    [ "$2" != login ] || make_writable
     ip link set lo up
     echo ready
     exec >&2

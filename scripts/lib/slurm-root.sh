@@ -19,7 +19,7 @@ name_slurm_root() {
 # Build what is not there yet. Two of our scripts may start at the same moment: one builds, the other waits.
 build_slurm_root() {
     name_slurm_root
-    [ -e "$slurm_root/.complete" ] && [ -e "$slurm_root$slurm_venv/.complete" ] && return
+    [ -e "$slurm_root/.complete" ] && [ -e "$slurm_root$slurm_venv/wheels/.complete" ] && return
     exec 8>"$slurm_root.lock"
     flock 8
     if [ ! -e "$slurm_root/.complete" ]; then
@@ -28,6 +28,9 @@ build_slurm_root() {
     if [ ! -e "$slurm_root$slurm_venv/.complete" ]; then
         say "installing what the submitter needs, for the Python of the Slurm root"
         make_slurm_venv >>"$slurm_root.log" 2>&1 || die "pip could not install it: see $slurm_root.log"
+    fi
+    if [ ! -e "$slurm_root$slurm_venv/wheels/.complete" ]; then
+        make_slurm_wheels >>"$slurm_root.log" 2>&1 || die "pip could not get the wheels: see $slurm_root.log"
     fi
     exec 8>&-
 }
@@ -129,5 +132,13 @@ make_database() (
 )
 
 make_slurm_venv() { make_inner_venv "$slurm_root" "$slurm_venv"; }
+
+# The same once more as files, for who installs the submitter where no package index can be reached.
+make_slurm_wheels() {
+    rm -rf "${slurm_root:?}$slurm_venv/wheels"
+    { requirements; echo setuptools; echo wheel; } | in_slurm_root "$slurm_venv/bin/python" -m pip wheel \
+        --disable-pip-version-check --quiet --wheel-dir "$slurm_venv/wheels" --requirement /dev/stdin &&
+        touch "$slurm_root$slurm_venv/wheels/.complete"
+}
 
 in_slurm_root() { in_root "$slurm_root" "$@"; }

@@ -9,6 +9,7 @@ SLURM_ID = 64030  # Debian gives this number to the user "slurm" everywhere
 CLUSTER = "tests"
 CPUS, MEMORY_MB, GPUS = 8, 8000, 2  # what each node pretends to have; GPUs only the last one
 CENTRE, CENTRE_PORT = "centre", 443  # the one place outside that the login node reaches
+CENTRE_NAMES = f"{CENTRE} nats.example.org"  # the other one is what the documentation calls it
 MIRRORED = "docker.io registry-1.docker.io index.docker.io"  # what the site's own registry is here
 
 # The network inside, which is the same in each site and seen by none but itself, and the way out.
@@ -161,7 +162,7 @@ max-allowed-packet=64M
 
 def hosts(nodes: Sequence[str]) -> str:
     """/etc/hosts of every machine of the site."""
-    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}", f"{ADDRESSES['login']} {MIRRORED}"]
+    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE_NAMES}", f"{ADDRESSES['login']} {MIRRORED}"]
     lines += [f"{address} {name}" for name, address in addresses(nodes).items()]
     return "\n".join(lines) + "\n"
 

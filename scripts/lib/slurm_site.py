@@ -66,6 +66,11 @@ class Site:
         """The user's home directory, under the same path here and on every machine of the site."""
         return self.directory / "home" / files.USER
 
+    @property
+    def certificates(self) -> Path:
+        """The certificates of all that its machines trust; what is added to it counts at once."""
+        return self.directory / "etc" / "ca-certificates.crt"
+
     def machine(self, name: str) -> Machine:
         """One machine that runs."""
         machines = self.facts["machines"]

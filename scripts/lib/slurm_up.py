@@ -19,6 +19,7 @@ FOLDERS = ("etc", "home", "log", "spool", "database", "root")
 # In the root, ready to be copied: the database with accounts and all, and the controller's files,
 # without which it does not start again when it is killed before it has written all of them.
 KEPT = "opt/slurm-site"
+CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 
 class Plan(NamedTuple):
@@ -145,6 +146,7 @@ def _write_configuration(site: Site, plan: Plan) -> None:
     texts = files.configuration(nodes, accounting=plan.accounting, changes=plan.changes)
     for name, text in texts.items():
         (site.directory / "etc" / name).write_text(text)
+    shutil.copy(plan.root / CERTIFICATES, site.certificates)
     secret = site.directory / "etc" / "slurmdbd.conf"
     if secret.exists():
         secret.chmod(0o600)

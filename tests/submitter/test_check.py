@@ -195,7 +195,8 @@ def test_where_nodes_must_see_the_directory_too(
     for kind in ("xfs", "nfs4"):
         monkeypatch.setattr(check_files, "file_system", lambda path, kind=kind: kind)
         check_files.check_directory(pool, Report(written.append))
-    assert "is on a disk of this machine (xfs)" in written[1]
+    assert written[1].startswith("note  pool p: file system: ")
+    assert "is on a disk of this machine (xfs): fine where this machine exports it" in written[1]
     assert written[3].startswith("note  pool p: file system: nfs4: every node must see it")
 
 

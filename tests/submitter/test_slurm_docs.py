@@ -6,6 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
+import yaml
+
 from submitter import settings_file, slurm_import
 from submitter.backends.slurm_errors import SUBMIT_ERRORS
 from submitter.backends.slurm_flags import NEVER
@@ -58,7 +60,8 @@ def test_old_keys() -> None:
 
 
 def test_the_example_loads(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    example, *others = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
+    assert [next(iter(yaml.safe_load(one))) for one in others] == ["apiVersion", "build"]
     (pool,) = load(textwrap.dedent(example), "example", tmp_path).pools
     assert [one.name for one in load_options(pool.options, "p").flavors] == ["gpu", "cpu"]
 
