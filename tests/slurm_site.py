@@ -87,6 +87,22 @@ class SlurmSite(Site):
         found: dict[str, str] = until(look, seconds, f"job {job}: {' '.join(states)}")
         return found
 
+    def until_saved(self) -> None:
+        """Wait for the controller to write down what it knows.
+
+        It does so some seconds later; what it has not written down when it dies it has forgotten.
+        """
+        file = self.directory / "spool" / "ctld" / "job_state"
+
+        def saved() -> int:
+            """When; 0 while there is no such file, as for a moment whenever it is new."""
+            with contextlib.suppress(FileNotFoundError):
+                return file.stat().st_mtime_ns
+            return 0
+
+        before = saved()
+        until(lambda: saved() > before, 30, "the controller to save its state")
+
     def living(self, machine: str, words: str) -> list[int]:
         """Processes of a machine, those in containers too, that have this in their command."""
         space = os.readlink(f"/proc/{self.machine(machine).pid}/ns/uts")

@@ -48,7 +48,7 @@ _VALUED = frozenset(
     " sockets-per-node switches thread-spec threads-per-core time time-min tmp tres-bind"
     " tres-per-task uid wait-all-nodes wckey".split()
 )
-_KNOWN = _BARE | _MAYBE | _VALUED
+KNOWN = _BARE | _MAYBE | _VALUED
 
 # What no pod can ask for, whatever the policy says, and why.
 NEVER: Mapping[str, str] = {
@@ -121,9 +121,9 @@ def _split(word: str, where: str) -> tuple[str, Optional[str]]:
 
 def _full_name(name: str, where: str) -> str:
     """sbatch takes every beginning of a name that fits no other one."""
-    if name in _KNOWN or not name:
+    if name in KNOWN or not name:
         return name
-    fitting = [known for known in _KNOWN if known.startswith(name)]
+    fitting = [known for known in KNOWN if known.startswith(name)]
     if len(fitting) > 1:
         shown = ", ".join(f"--{known}" for known in sorted(fitting)[:4])
         raise Forbidden(f"{where}: --{one_line(name, 40)} could be {shown}")

@@ -6,7 +6,6 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -22,7 +21,7 @@ from templates.job import Job, build
 from templates.manifests import read_manifests
 from templates.results import JobState, fold, parse_lines
 from templates.states import ENDED, QUEUED, STARTED
-from tests.slurm_site import USER, USER_ID, SlurmSite, running
+from tests.slurm_site import USER, USER_ID, SlurmSite
 from tests.submitter.rig import eventually, job_of
 
 pytestmark = pytest.mark.slurm
@@ -109,23 +108,15 @@ def _rebuilt(script: str, config: BuildConfig) -> Job:
     return build(read_manifests([("pod.json", json.dumps(pod))]), config)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
-    with running(tmp_path_factory.mktemp("slurm") / "site") as one:
-        yield one
+@pytest.fixture
+def bench(site: SlurmSite) -> Bench:
+    return Bench(site)
 
 
 @pytest.fixture
-def bench(site: SlurmSite) -> Iterator[Bench]:
-    yield Bench(site)
-    site.restore()
-
-
-@pytest.fixture
-def again(site: SlurmSite) -> Iterator[Bench]:
+def again(site: SlurmSite) -> Bench:
     """One whose jobs may be started again."""
-    yield Bench(site, rerun=True)
-    site.restore()
+    return Bench(site, rerun=True)
 
 
 # --- the usual way --------------------------------------------------------------------------------
@@ -237,15 +228,6 @@ def test_a_kill_ends_it(bench: Bench) -> None:
     bench.slurm.cancel([ticket], kill=True)  # does no harm
 
 
-def test_an_administrator_cancels(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    bench.site.admin("scancel", ticket.native)
-    seen = bench.ended(ticket)
-    assert (seen.reason, seen.exit_code) == ("Cancelled", 143)
-    assert "CANCELLED" in seen.message
-
-
 def test_a_job_that_cannot_write_its_output(bench: Bench) -> None:
     ticket = bench.submit("exit 0", "-o /nowhere/output")
     seen = bench.ended(ticket)
@@ -275,36 +257,10 @@ def test_refusals(bench: Bench, flags: str, words: str) -> None:
     assert "sbatch: error" not in str(caught.value)
 
 
-def test_a_submission_that_is_taken_and_not_answered(bench: Bench) -> None:
-    job = bench.journaled("exit 0")
-    bench.site.freeze("slurmctld")
-    try:
-        with pytest.raises(SubmitUnclear, match="timed out"):
-            bench.slurm.submit(job, bench.journal.of(job.name))
-        with pytest.raises(BackendUnavailable):
-            bench.slurm.find([job.name])
-    finally:
-        bench.site.thaw("slurmctld")
-    found: dict[str, str] = {}
-
-    def look() -> bool:
-        try:
-            found.update(bench.slurm.find([job.name]))
-        except BackendUnavailable:
-            return False
-        return True
-
-    eventually(look, 30)
-    ticket = Ticket(job.name, found[job.name], bench.journal.of(job.name))
-    assert bench.ended(ticket).exit_code == 0
-    numbers = bench.site.login("squeue", "-h", "-t", "all", f"--name={job.name}", "-o", "%i")
-    assert numbers.split() == [ticket.native]
-
-
 def test_a_controller_that_is_away(bench: Bench) -> None:
     ticket = bench.submit(WAIT)
     bench.until_it_runs(ticket)
-    time.sleep(6)  # what it has not saved, it forgets
+    bench.site.until_saved()  # what it has not saved, it forgets
     bench.site.kill("slurmctld")
     for question in (
         lambda: bench.slurm.poll([ticket]),
@@ -326,58 +282,7 @@ def test_a_controller_that_is_away(bench: Bench) -> None:
     eventually(answers, 60)
 
 
-def test_accounting_that_is_away(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    assert bench.sight(ticket) == Sighting(STARTED)
-    bench.site.kill("slurmdbd")
-    bench.site.admin("scancel", ticket.native)
-    seen = bench.ended(ticket)
-    assert seen.reason == "Cancelled"
-
-
-# --- capacity -------------------------------------------------------------------------------------
-
-
-def test_capacity(bench: Bench) -> None:
-    every = Bench(bench.site, partitions=["main", "short"]).slurm.capacity()
-    assert (every["cpu"], every["nvidia.com/gpu"], every["pods"]) == ("24", "2", "20000")
-    bench.site.admin("scontrol", "update", "nodename=n3", "state=drain", "reason=test")
-    rest = Bench(bench.site, partitions=["main", "short"]).slurm.capacity()
-    assert (rest["cpu"], rest["nvidia.com/gpu"]) == ("16", "0")
-
-
-def test_what_is_free_counts_our_own_jobs(bench: Bench) -> None:
-    def offer() -> dict[str, str]:
-        return Bench(bench.site, capacity="free").slurm.capacity()
-
-    eventually(lambda: offer()["cpu"] == "24")  # a node that was drained has to answer first
-    before = offer()
-    ticket = bench.submit(WAIT, resources={"requests": {"cpu": "3", "memory": "1Gi"}})
-    bench.until_it_runs(ticket)
-    assert offer() == before
-
-
-def test_jobs_are_limited_by_the_qos(bench: Bench) -> None:
-    flavors = [{"name": "only", "qos": "small"}]
-    assert Bench(bench.site, flavors=flavors).slurm.capacity()["pods"] == "2"
-
-
 # --- starting again -------------------------------------------------------------------------------
-
-
-def test_an_administrator_requeues(again: Bench) -> None:
-    ticket = again.submit(WAIT)
-    again.until_it_runs(ticket)
-    first = again.state(ticket)
-    again.site.admin("scontrol", "requeue", ticket.native)
-    seen = again.until(ticket, lambda one: one.requeued)
-    assert seen.phase == QUEUED
-    assert "(put back into the queue once)" in seen.message
-    eventually(lambda: again.state(ticket).run > first.run, 90)
-    again.until_it_runs(ticket)
-    assert again.state(ticket).containers["main"].restarts == 1
-    assert (Path(ticket.directory) / "logs" / "main.1.log").exists()
 
 
 def test_no_requeue_where_the_site_does_not_want_it(bench: Bench) -> None:
@@ -386,15 +291,6 @@ def test_no_requeue_where_the_site_does_not_want_it(bench: Bench) -> None:
     code, _ = bench.site.attempt("scontrol", "requeue", ticket.native)
     assert code != 0
     assert bench.sight(ticket) == Sighting(STARTED)
-
-
-def test_a_node_dies_under_a_job(bench: Bench) -> None:
-    ticket = bench.submit(WAIT, "-w n1")
-    bench.until_it_runs(ticket)
-    bench.site.kill("n1")
-    seen = bench.ended(ticket, 90)
-    assert seen.reason == "NodeFail"
-    assert "NODE_FAIL" in seen.message
 
 
 def test_a_node_dies_and_the_job_starts_elsewhere(again: Bench) -> None:
@@ -407,28 +303,3 @@ def test_a_node_dies_and_the_job_starts_elsewhere(again: Bench) -> None:
     state = again.state(ticket)
     assert state.node != first.node
     assert state.containers["main"].restarts == 1
-
-
-def test_the_processes_of_the_first_start_outlive_it(again: Bench) -> None:
-    """slurmd is killed, its jobs are not: Slurm starts the job a second time beside the first."""
-    beat = again.site.home / f"beat-{time.monotonic_ns()}"
-    noting = f"while :; do echo $SLURM_JOB_NODELIST >>{beat}; sleep 0.2; done"
-    ticket = again.submit(noting, "-x n3")
-    again.until_it_runs(ticket)
-    first = again.state(ticket)
-    again.site.kill(f"slurmd@{first.node}")
-    eventually(lambda: again.state(ticket).run > first.run, 120)
-    again.until_it_runs(ticket)
-    time.sleep(3)
-    beat.write_text("")
-    time.sleep(2)
-    assert set(beat.read_text().split()) == {again.state(ticket).node} != {first.node}
-    assert again.state(ticket).finished_ms == 0
-
-
-def test_a_job_over_its_time(bench: Bench) -> None:
-    ticket = bench.submit(WAIT, "--time=1 --signal=B:TERM@40")
-    bench.until_it_runs(ticket)
-    eventually(lambda: bench.state(ticket).finished_ms, 120)
-    assert bench.state(ticket).told
-    assert bench.ended(ticket).phase == ENDED

@@ -200,4 +200,3 @@ def test_a_pod_that_is_deleted_while_it_waits_leaves_no_trace(system: SlurmSyste
     assert not list((system.site / "site-a" / "spool").glob(f"{job_of(pod)}.*"))
     told = system.slurm.admin("sacct", "-nPX", "-j", number, "-o", "state,start,nodelist")
     assert told.strip() in (f"CANCELLED by {USER_ID}|None|None assigned", "")
-

@@ -15,7 +15,7 @@ import pytest
 
 from tests.nats_server import NatsServer
 from tests.processes import kill_left
-from tests.slurm_site import CENTRE, CENTRE_PORT, USER_ID, SlurmSite, running
+from tests.slurm_site import CENTRE, CENTRE_PORT, USER_ID, SlurmSite
 from tests.submitter import test_backend_conformance as conformance
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, Submitter
@@ -48,12 +48,6 @@ class AtTheSite(Submitter):
         return self
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmSite]:
-    with running(tmp_path_factory.mktemp("slurm") / "site") as one:
-        yield one
-
-
 @pytest.fixture
 def tmp_path(site: SlurmSite) -> Path:
     """A folder that jobs can write into, too."""
@@ -64,9 +58,9 @@ def tmp_path(site: SlurmSite) -> Path:
 
 
 @pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory, site: SlurmSite) -> Iterator[NatsServer]:
+def nats(tmp_path_factory: pytest.TempPathFactory, the_site: SlurmSite) -> Iterator[NatsServer]:
     server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    site.lead_to(server.port)
+    the_site.lead_to(server.port)
     yield server
     server.stop()
 

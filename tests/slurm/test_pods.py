@@ -81,7 +81,7 @@ def test_all_annotations(system: SlurmSystem, home: Path, family: str) -> None:
         "singularity-options": "--env OPTION=given",
         "image-root": "/srv/images/",
     }
-    script = "cat /mnt/data/word; echo \" $OPTION\"; touch /mnt/data/x 2>/dev/null && echo written"
+    script = 'cat /mnt/data/word; echo " $OPTION"; touch /mnt/data/x 2>/dev/null && echo written'
     pod = system.run(f"{script}; exit 0", says=says, family=family, image="busybox_1.36.sif")
     assert system.end(pod) == (0, "")
     assert system.log(pod) == b"mounted given\n"
@@ -101,7 +101,10 @@ def test_all_annotations(system: SlurmSystem, home: Path, family: str) -> None:
 @pytest.mark.parametrize(
     ("says", "words"),
     [
-        ({"flags": "--nice=5"}, "policy.forbidden_flags of this pool does not allow the flag --nic"),
+        (
+            {"flags": "--nice=5"},
+            "policy.forbidden_flags of this pool does not allow the flag --nic",
+        ),
         ({"flags": "--nic=5"}, "policy.forbidden_flags of this pool does not allow the flag --nic"),
         ({"flags": "ls"}, "the annotation flags: ls is no flag of sbatch"),
         ({"flags": "--wrap=ls"}, "--wrap cannot be used here: the pod's script is what runs"),
@@ -122,7 +125,7 @@ def test_annotations_that_are_refused(
 def test_the_sites_header_and_footer(system: SlurmSystem, home: Path) -> None:
     """A ticket is renewed for as long as the pod runs, and the footer has the last word."""
     (home / "footer").unlink(missing_ok=True)
-    wait = "until [ $(wc -l </ticket) -ge 5 ]; do sleep 0.1; done; echo \"[$SCIENCE]\""
+    wait = 'until [ $(wc -l </ticket) -ge 5 ]; do sleep 0.1; done; echo "[$SCIENCE]"'
     volume = {"name": "ticket", "hostPath": {"path": f"{home}/ticket", "type": "File"}}
     mounts = [{"name": "ticket", "mountPath": "/ticket"}]
     pod = system.run(wait, volumes=[volume], mounts=mounts)

@@ -204,17 +204,7 @@ def test_a_cable_is_pulled(site: SlurmSite) -> None:
 def test_the_controller_dies_and_comes_back(site: SlurmSite) -> None:
     job = site.submit("sleep 12; echo done", "--no-requeue")
     site.until(job, "RUNNING")
-    # It writes down what it knows some seconds later; a job that it has forgotten it starts again.
-    file = site.directory / "spool" / "ctld" / "job_state"
-
-    def saved() -> int:
-        """When; 0 while there is no such file, as there is not for a moment whenever it is new."""
-        with contextlib.suppress(FileNotFoundError):
-            return file.stat().st_mtime_ns
-        return 0
-
-    before = saved()
-    until(lambda: saved() > before, 20, "the controller to save its state")
+    site.until_saved()
     site.kill("slurmctld")
     code, told = site.attempt("sbatch", "--wrap", "true")
     assert code == 1

@@ -45,10 +45,7 @@ def test_slurmctld_is_away_for_a_while(system: SlurmSystem) -> None:
     going = system.run(WAIT)
     for pod in (ending, going):
         system.until_running(pod)
-    saved = system.slurm.directory / "spool" / "ctld" / "job_state"
-    before = saved.stat().st_mtime_ns
-    # What the controller has not written down yet it would not know of afterwards.
-    until(lambda: saved.exists() and saved.stat().st_mtime_ns > before, 30, "saved states")
+    system.slurm.until_saved()
     system.slurm.kill("slurmctld")
     new = system.run(noting(system, "new", "exit 6"))
     words = "Unable to contact slurm controller"
