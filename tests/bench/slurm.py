@@ -1,4 +1,4 @@
-"""Pods of ``true`` through a real Slurm: how fast they are taken, seen to end, and run.
+"""Pods through a real Slurm: how fast they are taken, seen to end, and run, and what that costs it.
 
 The rival is what a user would do by hand on the same login node: a loop of sbatch, and a batch
 script with nothing but ``apptainer exec``. While submissions are counted, the partition starts
@@ -13,6 +13,7 @@ import statistics
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,13 +27,14 @@ from tests.bench import apptainer
 from tests.bench.asking import CLIENTS
 from tests.bench.rows import Row
 from tests.slurm_site import USER, SlurmSite, running, until
-from tests.slurm_system import SlurmSystem, pod_of, system_at
+from tests.slurm_system import TIMING, SlurmSystem, pod_of, system_at
 from tests.system import job_of
 
 PODS = 1000
 BY_HAND = 300
 SEEN = 200  # ends of containers that are waited for
 QUEUED = 10_000
+BEHIND, KILLED = 50, 5  # pods that are run behind those
 HELD = (  # four at once, as many as the controller takes
     "for part in 0 1 2 3; do (for ((i = part; i < {count}; i += 4)); do"
     " sbatch --hold --parsable -o /dev/null -J held-$i --wrap true || exit 1; done) & done; wait"
@@ -56,11 +58,13 @@ def run() -> list[Row]:
         site.restore()
         overhead = of_one_job(site)
         queries = asked_per_poll(site)
+        behind = behind_a_long_queue(site, Path(name) / "long")
     return [
         Row("slurm-create", mine, "pods/s", "a loop of sbatch", rival, ">=", 0.8),
         Row("slurm-state-seen", delay, "s after its end", "limit", 2, "<=", 1),
         overhead,
         Row("slurm-queries", queries, "per poll of 10,000 jobs", "limit", 1, "<=", 1),
+        *behind,
     ]
 
 
@@ -135,7 +139,8 @@ def watching(system: SlurmSystem, pods: dict[str, Any]) -> Iterator[dict[str, fl
     def watch() -> None:
         with Plugin("127.0.0.1", system.port) as plugin:
             while not over.wait(0.1):
-                for status in plugin.status([pod for uid, pod in pods.items() if uid not in seen]):
+                left = [pod for uid, pod in pods.items() if uid not in seen]
+                for status in plugin.status(left) if left else ():
                     if "terminated" in status["containers"][0]["state"]:
                         seen.setdefault(status["UID"], time.time())
 
@@ -204,3 +209,49 @@ def asked_per_poll(site: SlurmSite) -> float:
     if len(sightings) != QUEUED:
         raise RuntimeError(f"{len(sightings)} of {QUEUED} jobs were seen")
     return len(asked)
+
+
+# --- behind a long queue --------------------------------------------------------------------------
+
+
+def behind_a_long_queue(site: SlurmSite, folder: Path) -> list[Row]:
+    """With the 10,000 jobs still there: a submitter's questions, and how late ends are seen.
+
+    Half of the pods end by themselves; the jobs of the others are killed with all that could
+    have left a word, so that only the accounts tell how they ended.
+    """
+    asked = site.home / "asked"
+    wrapper = site.home / "asking"
+    wrapper.write_text(f'#!/bin/bash\necho "$1" >>{asked}\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    with system_at(site, folder, pool={"options": {"prefix": [str(wrapper)]}}) as system:
+        requests = [pod_of("sleep 2") for _ in range(BEHIND)]
+        pods = {request["pod"]["metadata"]["uid"]: request["pod"] for request in requests}
+        begin = time.monotonic()
+        before = _counted(asked)
+        with watching(system, pods) as seen:
+            Clients(system.port, requests).create_all()
+            until(lambda: len(seen) == BEHIND, 300, f"{BEHIND} pods have ended")
+            delays = [at - ended_at(system, pods[uid]) for uid, at in seen.items()]
+            killed = [system.run("sleep 1000") for _ in range(KILLED)]
+            for pod in killed:
+                number = system.until_running(pod)
+                site.admin("scancel", "--full", "--signal=KILL", number)
+            for pod in killed:
+                system.ended(pod, 120)
+        intervals = (time.monotonic() - begin) / TIMING["poll_s"]
+        count = {name: n - before.get(name, 0) for name, n in _counted(asked).items()}
+    looks, accounts = count["squeue"], count.get("sacct", 0)
+    if not accounts:
+        raise RuntimeError("the accounts were not asked at all")
+    return [
+        Row(
+            "slurm-state-behind", statistics.median(delays), "s after its end", "limit", 2, "<=", 1
+        ),
+        Row("slurm-looks", looks / intervals, "squeue per interval", "limit", 1, "<=", 1),
+        Row("slurm-accounts", accounts / looks, "sacct per look", "limit", 1, "<=", 1),
+    ]
+
+
+def _counted(asked: Path) -> dict[str, int]:
+    return Counter(asked.read_text().split())
