@@ -89,13 +89,18 @@ def _check_file_system(pool: Pool, report: Report) -> None:
     if kind in FLEETING:
         words = f"{pool.directory} is in memory ({kind}): all jobs are lost when this machine boots"
         report.wrong(what, words, "take a directory on a disk")
-    elif kind in LOCAL and pool.backend != "host":
+    elif kind in LOCAL and _is_seen_by_nodes(pool):
         words = f"{pool.directory} is on a disk of this machine ({kind})"
         report.note(what, f"{words}: fine where this machine exports it, and every node sees it so")
-    elif pool.backend == "host":
+    elif not _is_seen_by_nodes(pool):
         report.ok(what, kind)
     else:
         report.note(what, f"{kind}: every node must see it as {pool.directory}")
+
+
+def _is_seen_by_nodes(pool: Pool) -> bool:
+    """Whether nodes have to see the directory: HTCondor can send what is in it."""
+    return pool.backend != "host" and pool.options.get("shared") is not False
 
 
 def _try_out(folder: str) -> None:

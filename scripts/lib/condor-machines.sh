@@ -27,6 +27,8 @@ make_root() { # NAME ROOT DIR REPOSITORY HOME
     mount -o remount,bind,ro interlink-nats
     mount --bind "$5" home
     mount --bind "$5" ".$5"
+    mkdir -p ".$3/witness"
+    mount --bind "$3/witness" ".$3/witness"
     # What outlives a power cut.
     chown --reference=var/lib/condor "$3/log/$1" "$3/state/$1"/*
     mount --bind "$3/log/$1" var/log/condor

@@ -32,7 +32,7 @@ from scripts.lib.slurm_machines import (
 from scripts.lib.slurm_site import OUTSIDE, REPOSITORY, Site
 
 SCRIPT = Path(__file__).resolve().parent / "condor-machines.sh"
-FOLDERS = ("etc", "home", "apart", "log", "state", "machines")
+FOLDERS = ("etc", "home", "apart", "witness", "log", "state", "machines")
 PATIENCE_S = 60.0
 MASTER = "condor_master"
 DAEMONS = {
@@ -184,6 +184,7 @@ def _make_folders(site: CondorSite, plan: Plan) -> None:
     for name in FOLDERS:
         shutil.rmtree(site.directory / name, ignore_errors=True)
         (site.directory / name).mkdir()
+    (site.directory / "witness").chmod(0o777)
     nodes = files.node_names(plan.nodes)
     texts = condor_files.configuration(nodes, shared=plan.shared, changes=plan.changes)
     for name, text in texts.items():

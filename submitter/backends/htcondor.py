@@ -19,8 +19,9 @@ from submitter.backends.htcondor_errors import submit_error
 from submitter.backends.htcondor_options import load
 from submitter.backends.htcondor_parsing import Ad
 from submitter.backends.htcondor_request import JOB, POOL, commands, text
-from submitter.backends.htcondor_sightings import ended, sighting_of
+from submitter.backends.htcondor_sightings import Terms, ended, sighting_of
 from submitter.backends.htcondor_states import IDLE, RUNNING
+from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
 from submitter.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -28,8 +29,9 @@ from submitter.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.journal import read
+from submitter.journal import Journal, read
 from submitter.settings import Pool
+from templates.errors import ConfigError
 from templates.job import Job
 from templates.states import QUEUED
 
@@ -53,6 +55,12 @@ class HTCondor(Backend):
         super().__init__(pool)
         self._options = load(pool.options, pool.name)
         self._commands = Commands(self._options)
+        rerun, shared = pool.build.script.rerun, self._options.shared
+        if rerun and not shared:
+            what = "must be false where options.shared is: two starts have no directory to meet in"
+            raise ConfigError(f"pool {pool.name}: build.script.rerun", what)
+        self._terms = Terms(rerun, self._options.releases, shared)
+        self._arrivals = Arrivals(Journal(pool.directory))
         self._last: dict[str, Sighting] = {}
         self._why = (
             "",
@@ -71,6 +79,8 @@ class HTCondor(Backend):
     def submit(self, job: Job, directory: str) -> str:
         try:
             written = text(job, directory, self.pool, self._options)
+            if not self._options.shared:
+                prepare(job.name, directory, self.pool.build.script.bash)
             output = self._commands.run("condor_submit", ["-terse", "-"], written)
         except Forbidden as error:
             raise SubmitRefused(str(error)) from None
@@ -134,13 +144,16 @@ class HTCondor(Backend):
             if ad is None or ad.name != ticket.name:
                 left.append(ticket)
                 continue
-            sighting = sighting_of(ad, self.pool.build.script.rerun, self._options.releases)
+            sighting = sighting_of(ad, self._terms)
             if sighting is None:  # a state that is new: nothing changes
                 sighting = self._last.get(ticket.name, Sighting())
             sightings[ticket.name] = sighting
         if left:
             self._look_up(left, sightings)
         self._explain([rows[t.native] for t in tickets if t.native in rows], sightings)
+        if not self._options.shared:  # what has come until HTCondor said this is seen with it
+            for ticket in tickets:
+                self._arrivals.unpack(ticket.name)
         self._last = dict(sightings)
         return sightings
 
@@ -202,6 +215,9 @@ class HTCondor(Backend):
             self._act("condor_rm", own, "-reason", WHY)
         for ticket in tickets:
             self._last.pop(ticket.name, None)
+            if not self._options.shared:
+                self._arrivals.forget(ticket.name)
+                forget(ticket.directory)
         return {ticket.name for ticket in tickets}
 
     def _act(self, program: str, constraint: str, *arguments: str) -> None:

@@ -32,6 +32,7 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
     ("SUBMIT_REQUIREMENT", SubmitRefused),
     ("submit requirement", SubmitRefused),
     ("Parse error in expression", SubmitRefused),
+    ("Could not get attribute references from", SubmitRefused),
     ("Invalid accounting_group", SubmitRefused),
     ("No such directory", SubmitRefused),
     ("is not a valid", SubmitRefused),

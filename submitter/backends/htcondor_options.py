@@ -49,6 +49,10 @@ class Options:
     """Further variables for these programs (CONDOR_CONFIG)."""
     timeout_s: Count = 60
     """How long one of these programs may take."""
+    shared: bool = True
+    """Whether the machines see the pool's directory; if not, it is sent to them job by job."""
+    stream: bool = True
+    """Where it is sent: whether logs and states come back while jobs run, or only at their ends."""
     requirements: Argument = ""
     """An expression that machines must fulfil for every job, besides what a pod asks for."""
     rank: Argument = ""

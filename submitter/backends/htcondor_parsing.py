@@ -16,6 +16,7 @@ ATTRIBUTES = (
     "InterlinkJob",
     "JobStatus",
     "NumJobStarts",
+    "NumShadowStarts",
     "NumHolds",
     "HoldReason",
     "HoldReasonCode",

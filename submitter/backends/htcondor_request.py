@@ -14,6 +14,7 @@ from math import ceil
 from submitter.backends import htcondor_description as description
 from submitter.backends.htcondor_options import NAME, Options
 from submitter.backends.htcondor_states import PASSING
+from submitter.backends.htcondor_transfer import ERRORS, INPUT, STREAM, STUB
 from submitter.errors import Forbidden
 from submitter.settings import Pool
 from templates.errors import InterlinkNatsError, one_line
@@ -26,6 +27,7 @@ MEBIBYTE, KIBIBYTE = 1024**2, 1024
 RELEASE_AFTER_S = 30  # what a trouble that may pass is given
 VACATE_MARGIN_S = 15  # for the last records, after the grace period of a pod
 LATE_S = 60  # for file systems that are slow to show a job's directory
+NATIVE = "$(ClusterId).$(ProcId)"  # as condor_submit will know it
 JOB, POOL = "InterlinkJob", "InterlinkPool"  # attributes by which jobs are found
 
 # Annotation -> what it does; the table in docs/htcondor.md follows from it.
@@ -53,13 +55,12 @@ exec {bash} {directory}/job.sh {directory} {spool}"""
 def commands(job: Job, pool: Pool, site: Options) -> dict[str, str]:
     """What a job asks HTCondor for; ``Forbidden`` if the site does not give that."""
     own = _annotations(job, site)
-    rerun = pool.build.script.rerun
     asked = {
         "request_cpus": str(max(1, ceil(job.cpu_milli / 1000))),
         "request_memory": str(max(1, ceil(job.memory_bytes / MEBIBYTE))),
         "request_disk": str(_disk(own.get("disk", site.disk))),
         **dict(_resources(job, site)),
-        "requirements": " && ".join(_requirements(own, site, rerun)),
+        "requirements": " && ".join(_requirements(own, pool, site)),
     }
     rank = own.get("rank") or site.rank
     if rank:
@@ -78,6 +79,31 @@ def commands(job: Job, pool: Pool, site: Options) -> dict[str, str]:
 
 def text(job: Job, directory: str, pool: Pool, site: Options) -> str:
     """The submit description of a job."""
+    ours = {
+        "universe": "vanilla",
+        **(_beside(job, directory, pool) if site.shared else _sent(directory, site)),
+        "initialdir": description.plain(directory),
+        "notification": "never",
+        f"MY.{JOB}": description.string(job.name),
+        f"MY.{POOL}": description.string(pool.name),
+        "MY.KubernetesNamespace": description.string(job.namespace),
+        "MY.KubernetesPod": description.string(job.pod),
+        "batch_name": description.plain(pool.name),
+        "kill_sig": "SIGTERM",
+        "job_max_vacate_time": str(job.grace_period_s + VACATE_MARGIN_S),
+        "leave_in_queue": f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}",
+        "periodic_release": _release(pool, site),
+    }
+    if site.export:
+        ours["getenv"] = ", ".join(site.export)
+    return description.lines({**commands(job, pool, site), **ours})
+
+
+# --- what runs ------------------------------------------------------------------------------------
+
+
+def _beside(job: Job, directory: str, pool: Pool) -> dict[str, str]:
+    """Where the job's directory is seen."""
     stub = _STUB.format(
         name=job.name,
         late_s=LATE_S,
@@ -92,29 +118,34 @@ def text(job: Job, directory: str, pool: Pool, site: Options) -> str:
         "interlink",
         "$(ClusterId).$(ProcId)",
     ]
-    ours = {
-        "universe": "vanilla",
+    return {
         "executable": description.plain(pool.build.script.bash),
         "transfer_executable": "false",
         "should_transfer_files": "NO",
         "arguments": description.arguments(words),
-        "initialdir": description.plain(directory),
         "output": description.plain(f"{directory}/output"),
         "error": description.plain(f"{directory}/output"),
-        "notification": "never",
-        f"MY.{JOB}": description.string(job.name),
-        f"MY.{POOL}": description.string(pool.name),
-        "MY.KubernetesNamespace": description.string(job.namespace),
-        "MY.KubernetesPod": description.string(job.pod),
-        "batch_name": description.plain(pool.name),
-        "kill_sig": "SIGTERM",
-        "job_max_vacate_time": str(job.grace_period_s + VACATE_MARGIN_S),
-        "leave_in_queue": f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}",
-        "periodic_release": _release(site, pool.build.script.rerun),
     }
-    if site.export:
-        ours["getenv"] = ", ".join(site.export)
-    return description.lines({**commands(job, pool, site), **ours})
+
+
+def _sent(directory: str, site: Options) -> dict[str, str]:
+    """Where it is not."""
+    there = description.plain(directory)
+    streams = "true" if site.stream else "false"
+    return {
+        "executable": f"{there}/{STUB}",
+        "transfer_executable": "true",
+        "should_transfer_files": "YES",
+        "when_to_transfer_output": "ON_EXIT",
+        "transfer_input_files": f"{there}/{INPUT}",
+        "encrypt_input_files": f"{there}/{INPUT}",
+        "transfer_output_files": '""',
+        "arguments": description.arguments([NATIVE]),
+        "output": f"{there}/{STREAM}",
+        "error": f"{there}/{ERRORS}",
+        "stream_output": streams,
+        "stream_error": streams,
+    }
 
 
 # --- what a pod says ------------------------------------------------------------------------------
@@ -176,18 +207,28 @@ def _resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
         yield f"request_{name}", str(amount)
 
 
-def _requirements(own: Mapping[str, str], site: Options, rerun: bool) -> Iterator[str]:
+def never_started(pool: Pool, site: Options) -> str:
+    """An expression that is true of a job that has no machine behind it, if it matters.
+
+    Where two starts do not meet in one directory, it counts that one was tried.
+    """
+    if pool.build.script.rerun:
+        return "true"
+    return "NumJobStarts == 0" if site.shared else "(NumShadowStarts ?: 0) == 0"
+
+
+def _requirements(own: Mapping[str, str], pool: Pool, site: Options) -> Iterator[str]:
     """A job that must not run twice fits nowhere once it has started."""
     if site.requirements:
         yield description.expression(site.requirements, "options.requirements")
     if "requirements" in own:
         yield description.expression(own["requirements"], "the annotation requirements")
-    yield "true" if rerun else "NumJobStarts == 0"
+    yield never_started(pool, site)
 
 
-def _release(site: Options, rerun: bool) -> str:
+def _release(pool: Pool, site: Options) -> str:
     codes = ", ".join(map(str, PASSING))
     rested = f"time() - EnteredCurrentStatus > {RELEASE_AFTER_S}"
     few = f"NumHolds <= {site.releases}"
-    fresh = "" if rerun else " && NumJobStarts == 0"
-    return f"member(HoldReasonCode, {{{codes}}}) && {few} && {rested}{fresh}"
+    fresh = never_started(pool, site)
+    return f"member(HoldReasonCode, {{{codes}}}) && {few} && {rested} && {fresh}"

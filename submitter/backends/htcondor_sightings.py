@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from submitter.backends.base import Sighting
 from submitter.backends.htcondor_parsing import Ad
@@ -21,15 +21,30 @@ from submitter.backends.htcondor_states import (
 from templates.states import ENDED, QUEUED, STARTED
 
 
-def sighting_of(ad: Ad, rerun: bool, releases: int) -> Optional[Sighting]:
+class Terms(NamedTuple):
+    """What a pool's jobs were submitted under."""
+
+    rerun: bool = False
+    """Whether they may start a second time."""
+    releases: int = 3
+    """How often they are released again."""
+    shared: bool = True
+    """Whether machines see their directories: two starts of one would meet there."""
+
+    def starts(self, ad: Ad) -> int:
+        """How often a job has started, or may have."""
+        return ad.number("NumJobStarts" if self.shared else "NumShadowStarts")
+
+
+def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:
     """Of a job in the queue; None for a state that nobody knows here."""
     state = STATES.get(ad.status)
     if state is None:
         return None
     if ad.status == IDLE:
-        return _idle(ad, rerun)
+        return _idle(ad, terms)
     if ad.status == HELD:
-        return _held(ad, rerun, releases)
+        return _held(ad, terms)
     if ad.status == COMPLETED:
         return ended(ad)
     return Sighting(STARTED)  # a removed one, too: its script is being told to end
@@ -59,13 +74,13 @@ def _exit(ad: Ad) -> tuple[int, str]:
     return ad.number("ExitCode"), f"exit code {ad.number('ExitCode')}"
 
 
-def _idle(ad: Ad, rerun: bool) -> Sighting:
-    starts = ad.number("NumJobStarts")
+def _idle(ad: Ad, terms: Terms) -> Sighting:
+    starts = terms.starts(ad)
     if not starts:
         told = ad.text("LastRejMatchReason")
         return Sighting(QUEUED, "Idle", f"HTCondor: {told}" if told else "HTCondor: Idle")
     why = ad.text("VacateReason") or "it lost its machine"
-    if not rerun:  # its requirements keep it from any machine
+    if not terms.rerun:  # its requirements keep it from any machine
         at_ms = ad.number("EnteredCurrentStatus") * 1000
         words = f"HTCondor: Idle again: {why}; this site runs no job a second time"
         return Sighting(ENDED, "Evicted", words, exit_code=TERM_CODE, at_ms=at_ms)
@@ -73,18 +88,20 @@ def _idle(ad: Ad, rerun: bool) -> Sighting:
     return Sighting(QUEUED, "Evicted", f"HTCondor: {why} (started {times})", requeued=True)
 
 
-def _held(ad: Ad, rerun: bool, releases: int) -> Sighting:
+def _held(ad: Ad, terms: Terms) -> Sighting:
     code = ad.number("HoldReasonCode")
     hold = HOLDS.get(code, UNKNOWN_HOLD)
     words = f"HTCondor: Held: {hold.words}: {ad.text('HoldReason') or 'it names no reason'}"
-    action, starts = hold.action, ad.number("NumJobStarts")
-    if action == RELEASED and starts and not rerun:
+    action, starts, lost = hold.action, terms.starts(ad), False
+    if action == RELEASED and starts and not terms.rerun:
         action = FAILED
-    if action == RELEASED and ad.number("NumHolds") > releases:
+        lost = not ad.number("NumJobStarts")  # its script has not begun, and so cannot run twice
+    if action == RELEASED and ad.number("NumHolds") > terms.releases:
         action, words = FAILED, f"{words} (held {ad.number('NumHolds')} times)"
     if action == FAILED:
         at_ms = ad.number("EnteredCurrentStatus") * 1000
-        return Sighting(ENDED, hold.reason, words, exit_code=hold.exit_code, at_ms=at_ms)
+        code = hold.exit_code
+        return Sighting(ENDED, hold.reason, words, exit_code=code, at_ms=at_ms, lost=lost)
     if action == RELEASED:
         words = f"{words}; it is released again"
     return Sighting(QUEUED, "Held", words, requeued=bool(starts))

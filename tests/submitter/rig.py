@@ -45,10 +45,10 @@ def eventually(what: Callable[[], Optional[Result]], seconds: float = 30, why: s
         time.sleep(0.05)
 
 
-def job_of(
+def manifest_of(
     script: str = "exit 0", name: str = "job", uid: str = "", grace: int = 3, **spec: Any
-) -> Job:
-    """A job with one container ``main`` that runs a bash script, unless ``spec`` says otherwise."""
+) -> str:
+    """A pod with one container ``main`` that runs a bash script, unless ``spec`` says otherwise."""
     container: dict[str, Any] = {"name": "main", "image": "none", "command": ["bash", "-c", script]}
     if "resources" in spec:
         container["resources"] = spec.pop("resources")
@@ -63,7 +63,14 @@ def job_of(
             **spec,
         },
     }
-    parsed = read_manifests([("pod.json", json.dumps(pod))])
+    return json.dumps(pod)
+
+
+def job_of(
+    script: str = "exit 0", name: str = "job", uid: str = "", grace: int = 3, **spec: Any
+) -> Job:
+    """The job that such a pod becomes."""
+    parsed = read_manifests([("pod.json", manifest_of(script, name, uid, grace, **spec))])
     job = build(parsed, BuildConfig(runtime=Runtime(name="host")))
     assert job.name == job_name(name, job.uid)
     return job

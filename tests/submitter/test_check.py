@@ -200,6 +200,15 @@ def test_where_nodes_must_see_the_directory_too(
     assert written[3].startswith("note  pool p: file system: nfs4: every node must see it")
 
 
+def test_where_nodes_need_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"shared": False}
+    pool = Pool(name="p", directory=str(tmp_path), backend="htcondor", options=options)
+    written: list[str] = []
+    monkeypatch.setattr(check_files, "file_system", lambda path: "xfs")
+    check_files.check_directory(pool, Report(written.append))
+    assert written[1].startswith("ok    pool p: file system: xfs")
+
+
 def test_the_kind_of_a_file_system_is_found() -> None:
     assert file_system("/proc/self") == "proc"
     assert file_system("/sys/kernel") in {"sysfs", "tmpfs", "overlay"}

@@ -11,7 +11,7 @@ from submitter.backends import htcondor_parsing as parsing
 from submitter.backends.base import Sighting
 from submitter.backends.htcondor_errors import SUBMIT_ERRORS, submit_error
 from submitter.backends.htcondor_parsing import Ad
-from submitter.backends.htcondor_sightings import ended, sighting_of
+from submitter.backends.htcondor_sightings import Terms, ended, sighting_of
 from submitter.backends.htcondor_states import FAILED, HELD, HOLDS, PASSING, RELEASED, STATES
 from submitter.errors import (
     BackendUnavailable,
@@ -27,8 +27,8 @@ def ad(status: int, **values: Any) -> Ad:
     return Ad("7.0", "job", status, {"JobStatus": status, **values})
 
 
-def seen(status: int, rerun: bool = False, **values: Any) -> Sighting:
-    found = sighting_of(ad(status, **values), rerun, 3)
+def seen(status: int, rerun: bool = False, shared: bool = True, **values: Any) -> Sighting:
+    found = sighting_of(ad(status, **values), Terms(rerun, 3, shared))
     assert found is not None
     return found
 
@@ -85,7 +85,7 @@ def test_every_state_is_known() -> None:
     assert phases == {
         1: QUEUED, 2: STARTED, 3: STARTED, 4: ENDED, 5: ENDED, 6: STARTED, 7: STARTED,
     }  # fmt: skip
-    assert sighting_of(ad(99), False, 3) is None
+    assert sighting_of(ad(99), Terms()) is None
 
 
 def test_an_idle_job_says_why() -> None:
@@ -140,6 +140,18 @@ def test_what_passes_is_not_waited_for_for_ever() -> None:
     # A job that has started fits nowhere any more, unless it may start again.
     assert seen(HELD, **values, NumJobStarts=1).phase == ENDED
     assert seen(HELD, rerun=True, **values, NumJobStarts=1).requeued
+
+
+def test_without_a_shared_directory_a_start_that_was_tried_counts() -> None:
+    tried = {"NumShadowStarts": 1, "NumJobStarts": 0}
+    assert seen(1, **tried).phase == QUEUED
+    alone = seen(1, shared=False, **tried)
+    assert (alone.phase, alone.reason, alone.lost) == (ENDED, "Evicted", False)
+    # Held with a script that has not begun, it may be submitted anew.
+    held = seen(HELD, shared=False, HoldReasonCode=13, **tried)
+    assert (held.phase, held.lost) == (ENDED, True)
+    begun = seen(HELD, shared=False, HoldReasonCode=12, NumShadowStarts=1, NumJobStarts=1)
+    assert (begun.phase, begun.lost) == (ENDED, False)
 
 
 def test_a_hold_that_nobody_knows_is_waited_for() -> None:

@@ -1,0 +1,103 @@
+"""A pool of an HTCondor site whose programs are started from here, as its user's at the schedd."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Callable, Optional
+
+from submitter.backends.base import Sighting, Ticket
+from submitter.backends.htcondor import HTCondor
+from submitter.backends.htcondor_transfer import INPUT, STUB
+from submitter.journal import Journal, read
+from submitter.settings import Pool
+from templates.build_config import BuildConfig, Runtime, Script
+from templates.job import Job, build
+from templates.manifests import read_manifests
+from templates.results import JobState, fold, parse_lines
+from templates.states import ENDED
+from tests.condor_site import USER, USER_ID, RunningSite
+from tests.submitter.rig import eventually, manifest_of
+
+WAIT = "while :; do sleep 0.2; done"
+
+
+class Bench:
+    """The backend, and what tests do with it."""
+
+    def __init__(self, site: RunningSite, rerun: bool = False, **options: Any) -> None:
+        self.site = site
+        self.config = BuildConfig(runtime=Runtime(name="host"), script=Script(rerun=rerun))
+        folder = site.home / f"pool-{time.monotonic_ns()}"
+        self.pool = Pool(
+            name=f"site{time.monotonic_ns()}",
+            directory=str(folder),
+            backend="htcondor",
+            build=self.config,
+            options={"prefix": site.command("login", [], USER), "export": ["HOME"], **options},
+        )
+        self.journal = Journal(str(folder))
+        self.journal.prepare()
+        self.condor = HTCondor(self.pool)
+        self.hand_over()
+
+    def hand_over(self) -> None:
+        """All of the pool's files are its user's."""
+        folder = Path(self.pool.directory)
+        for path in [folder, *folder.rglob("*")]:
+            os.chown(path, USER_ID, USER_ID)
+
+    def journaled(
+        self, script: str = "exit 0", says: Optional[Mapping[str, str]] = None, **more: Any
+    ) -> Job:
+        job = build(read_manifests([("pod.json", manifest_of(script, **more))]), self.config)
+        annotations = {f"condor/{name}": value for name, value in (says or {}).items()}
+        job = job._replace(annotations=annotations)
+        self.journal.store([job])
+        self.hand_over()
+        return job
+
+    def submit(
+        self, script: str = "exit 0", says: Optional[Mapping[str, str]] = None, **more: Any
+    ) -> Ticket:
+        return self.hand_in(self.journaled(script, says, **more))
+
+    def hand_in(self, job: Job) -> Ticket:
+        """Submit a job that is journaled."""
+        directory = self.journal.of(job.name)
+        if not self.pool.options.get("shared", True):  # what is written for it is its user's
+            Path(directory, INPUT).touch(0o600)
+            Path(directory, STUB).touch(0o700)
+            self.hand_over()
+        return Ticket(job.name, self.condor.submit(job, directory), directory)
+
+    def sight(self, ticket: Ticket) -> Optional[Sighting]:
+        return self.condor.poll([ticket]).get(ticket.name)
+
+    def until(
+        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = 60
+    ) -> Sighting:
+        def look() -> Optional[Sighting]:
+            seen = self.sight(ticket)
+            return seen if seen is not None and what(seen) else None
+
+        return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
+
+    def ended(self, ticket: Ticket, seconds: float = 60) -> Sighting:
+        return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
+
+    def state(self, ticket: Ticket) -> JobState:
+        return fold(parse_lines(read(f"{ticket.directory}/records") or b""))
+
+    def runs(self, ticket: Ticket) -> bool:
+        found = self.state(ticket).containers.get("main")
+        return found is not None and found.state == "running"
+
+    def until_it_runs(self, ticket: Ticket) -> None:
+        eventually(lambda: self.runs(ticket), 60, str(ticket))
+
+    def value(self, ticket: Ticket, *attributes: str) -> str:
+        """Attributes of a job in the queue, as condor_q prints them; empty when it is not there."""
+        return self.site.login("condor_q", ticket.native, "-af:r", *attributes).strip()

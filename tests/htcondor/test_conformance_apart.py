@@ -1,0 +1,122 @@
+"""The same as in ``test_conformance.py`` where the machines see nothing of the submitter's files.
+
+What jobs do is seen in a folder that all machines of the site have; the pool is not in it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.condor_site import USER_ID, RunningSite, running
+from tests.htcondor.test_conformance import *  # noqa: F403 - its tests are run here, too
+from tests.htcondor.test_conformance import AtTheSite
+from tests.nats_server import NatsServer
+from tests.processes import kill_left
+from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.conftest import Start
+from tests.submitter.rig import Centre, Submitter, eventually, job_of
+
+conformance.BACKENDS["apart"] = {"backend": "htcondor", "options": {"shared": False}}
+conformance.ONE_AT_A_TIME["apart"] = {
+    "options": {"shared": False, "commands": {"concurrency_limits": "one"}}
+}
+
+pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
+    pytest.mark.htcondor,
+    pytest.mark.parametrize("backend", ["apart"]),
+]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
+    with running(tmp_path_factory.mktemp("apart") / "site", shared=False) as one:
+        yield one
+
+
+@pytest.fixture
+def tmp_path(site: RunningSite) -> Path:
+    """A folder that jobs can write into, too."""
+    folder = site.directory / "witness" / uuid.uuid4().hex[:8]
+    folder.mkdir()
+    os.chown(folder, USER_ID, USER_ID)
+    return folder
+
+
+@pytest.fixture
+def start(nats: NatsServer, centre: Centre, site: RunningSite, tmp_path: Path) -> Iterator[Start]:
+    """Starts submitters of a pool in a folder that only the access point has."""
+    home = site.home / tmp_path.name
+    home.mkdir()
+    os.chown(home, USER_ID, USER_ID)
+    started: list[AtTheSite] = []
+
+    def start_one(**pool: Any) -> Submitter:
+        for folder in [path for path in tmp_path.rglob("*") if path.is_dir()]:
+            os.chown(folder, USER_ID, USER_ID)
+        one = AtTheSite(nats, home, site, **pool)
+        started.append(one)
+        return one.until_ready(centre)
+
+    yield start_one
+    for one in started:
+        if one.process is not None:
+            one.stop(signal.SIGKILL)
+    site.restore()
+    kill_left(home)
+
+
+# --- two tests that look at what such a job has not -----------------------------------------------
+
+
+def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str, tmp_path: Path
+) -> None:
+    submitter = start(**conformance.settings(backend))
+    job = job_of(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 6")
+    centre.create(job)
+    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+    submitter.stop(signal.SIGKILL)
+    (tmp_path / "go").touch()
+    stream = submitter.directory / "jobs" / job.name / "stream"
+    eventually(lambda: b"state=finished" in stream.read_bytes(), 60)
+    for dropped in (submitter.directory / "spool").iterdir():
+        dropped.unlink()  # as another submitter would have done by now
+    submitter.until_ready(centre)
+    assert centre.ended(job.name).exit_code == 6
+
+
+def test_a_killed_job_ends_with_words(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str
+) -> None:
+    submitter = start(**conformance.settings(backend))
+    job = job_of("sleep 1000")
+    centre.create(job)
+    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+    found = subprocess.run(
+        ["pgrep", "-f", "bash /var/lib/condor/execute/.*/job/job.sh"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ours = [pid for pid in map(int, found.stdout.split()) if _is_of(pid, job.name)]
+    for pid in ours:
+        os.kill(pid, signal.SIGKILL)
+    status = centre.ended(job.name)
+    assert status.exit_code != 0
+    assert "without a record of its end" in status.message
+    directory = submitter.directory / "jobs" / job.name
+    eventually(lambda: not (directory / "secret").exists())
+    eventually(lambda: not (directory / "input.tar").exists())
+
+
+def _is_of(pid: int, job: str) -> bool:
+    """Whether it is a process of this job: other sites of this machine have some, too."""
+    return job.encode() in Path(f"/proc/{pid}/environ").read_bytes()
