@@ -24,7 +24,7 @@ _PRIVATE = 0o600
 _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 #     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
 # Beside it: secret/ (gone when the job has ended), volumes/, logs/, records (what was reported).
-# shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2154,SC2163,SC2317,SC2329
+# shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2100,SC2154,SC2163,SC2317,SC2329
 """
 _CONTAINMENT = frozenset(("--contain", "--containall", "--no-mount=tmp"))
 # Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.

@@ -257,7 +257,7 @@ def everything(texts: list[str]) -> str:
     }
     body = pod(container, volumes=[{"name": "map", "configMap": {"name": "map"}}])
     annotations = {"slurm-job.vk.io/singularity-options": shlex.join(texts), POD_IP: texts[2]}
-    body["metadata"]["annotations"] = annotations
+    body["metadata"] = {"name": "hooks", "annotations": annotations}  # a variable's name, too
     documents = [body, config_map("map", data={str(i): text for i, text in enumerate(texts)})]
     return "\n---\n".join(json.dumps(document, ensure_ascii=False) for document in documents)
 

@@ -148,7 +148,7 @@ def adapted(path: Path, runtime: str, data: Path, port: int) -> bytes:
 
     The images come from registries: main gets busybox, and as that has no Python, another command;
     helper an image with an entrypoint (without images: that entrypoint). The path and the port of
-    the machine are ones that are free here.
+    the machine are ones that are free here, and probes may take as long as a loaded machine needs.
     """
     body = copy.deepcopy(body_of(path))
     main, helper = body["pod"]["spec"]["containers"]
@@ -158,6 +158,9 @@ def adapted(path: Path, runtime: str, data: Path, port: int) -> bytes:
         helper["command"] = ["/bin/echo", "entry-point"]
     main["ports"][0]["containerPort"] = port
     main["readinessProbe"]["tcpSocket"]["port"] = port
+    for container in (*body["pod"]["spec"]["initContainers"], main):
+        for kind in {"startupProbe", "livenessProbe", "readinessProbe"} & container.keys():
+            container[kind]["timeoutSeconds"] = 60
     (volume,) = (v for v in body["pod"]["spec"]["volumes"] if "hostPath" in v)
     volume["hostPath"]["path"] = str(data / "foo")
     return json.dumps(body).encode()
