@@ -118,7 +118,7 @@ def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     command = ["systemd-analyze", "verify", str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    # Younger than some systemd that sites have, which then pauses 2 s each time.
+    # Younger than some systemd that sites have, which then pauses 5 s each time.
     known = [line for line in done.stderr.splitlines() if str(unit) in line]
     assert [line for line in known if not re.search("RestartSteps|RestartMaxDelaySec", line)] == []
 

@@ -2,7 +2,7 @@
 # Boots tests/machine.py: called as process 1 of its namespaces, in the folder that becomes its root.
 set -eu
 root=$PWD
-mount --bind . "$root"
+mount --rbind . "$root"
 cd "$root"
 mount -t proc -o nosuid,nodev,noexec proc proc
 for name in sys sysrq-trigger irq bus fs; do # they are the whole kernel's

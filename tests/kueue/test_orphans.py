@@ -91,6 +91,7 @@ def test_a_job_whose_pod_was_removed_by_force_is_cancelled(
         system.until(lambda: not system.directory(lost).exists(), "the orphan is removed")
         system.kill("plugin")
         removed(bed, while_away)
+        system.plugin.close()
         system.start("plugin")
         system.until(lambda: not system.directory(while_away).exists(), "that one, too")
         assert system.log(kept) == b"up\n"
