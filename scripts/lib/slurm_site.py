@@ -151,6 +151,8 @@ class Site:
         """Stop all of it at once; logs and home directories stay."""
         with self.locked():
             if self.file.exists():
+                for first in self.facts["machines"].values():
+                    Machine(*first).wake_those_above()
                 self.building.kill()
                 self.file.unlink()
             for name in ("root", "spool", "database"):
