@@ -27,6 +27,10 @@ def archive(
     """An image of some files, in the form that "docker save" writes."""
     layer = path.with_suffix(".layer")
     with tarfile.open(layer, "w") as tar:
+        for folder in sorted({str(above) for file in files for above in Path(file).parents}):
+            entry = tarfile.TarInfo(folder.lstrip("/") or ".")
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755  # else only root may enter
+            tar.addfile(entry)
         for file, source in files.items():
             entry = tarfile.TarInfo(file.lstrip("/"))
             entry.size, entry.mode = source.stat().st_size, 0o755
@@ -62,9 +66,9 @@ def libraries(programs: Iterable[Path]) -> Files:
     return found
 
 
-def _tree(folder: Path) -> Files:
+def _tree(folder: Path, to: str) -> Files:
     return {
-        str(path): path
+        f"{to}/{path.relative_to(folder)}": path
         for path in folder.rglob("*")
         if path.is_file()
         and path.suffix != ".a"
@@ -95,15 +99,11 @@ def _distributions(names: Iterable[str]) -> Files:
 
 def python_image(path: Path, name: str, module: str, needs: Iterable[str]) -> Path:
     """This Python, our own packages, what they need, and a module of ours to run."""
-    python = Path(sys.executable).resolve()
-    files = {
-        str(python): python,
-        **_tree(Path(sysconfig.get_path("stdlib"))),
-        **_distributions(needs),
-    }
+    here, library = Path(sys.executable).resolve(), Path(sysconfig.get_path("stdlib"))
+    python = f"/python/bin/{here.name}"
+    files = {python: here, **_tree(library, f"/python/lib/{library.name}"), **_distributions(needs)}
     for package in ("templates", module):
-        for file, source in _tree(REPO / package).items():
-            files[f"/site/{Path(file).relative_to(REPO)}"] = source
-    files.update(libraries([python, *(f for f in files.values() if f.suffix == ".so")]))
+        files.update(_tree(REPO / package, f"/site/{package}"))
+    files.update(libraries([here, *(f for f in files.values() if f.suffix == ".so")]))
     environment = ["PYTHONPATH=/site", "PYTHONDONTWRITEBYTECODE=1"]
-    return archive(path, name, files, [str(python), "-m", module], Env=environment)
+    return archive(path, name, files, [python, "-m", module], Env=environment)

@@ -121,13 +121,13 @@ def test_once_does_all_there_is_to_do(world: World) -> None:
         assert world.operator.run("--once").returncode == 0
         assert world.quota(world.name, world.flavor("site"))["cpu"]["nominalQuota"] == "3"
         # Nobody has listened since then, for longer than the timeout: that is how cron is.
-        world.master([{"name": "remote", "natsFlavor": world.nats_flavor(poolTimeout=1)}])
+        world.master([{"name": "remote", "natsFlavor": world.nats_flavor(poolTimeout=6)}])
         before = versions(world)
-        time.sleep(1.1)
+        time.sleep(6.1)
         assert world.operator.run("--once").returncode == 0
         assert versions(world) == before
         world.pools.forget("site")
-        time.sleep(1.1)
+        time.sleep(6.1)
         assert world.operator.run("--once").returncode == 0
         assert world.made_by(world.name) == [f"ClusterQueue/{world.name}"]
     finally:
