@@ -108,7 +108,8 @@ launch() {
     enter bash -c '
         record=$1 log=$2
         shift 2
-        setsid "$@" >>"$log" 2>&1 </dev/null &
+        # What they make is as elsewhere: else pods that are not root could not enter their own "/".
+        (umask 022 && exec setsid "$@") >>"$log" 2>&1 </dev/null &
         line=$(<"/proc/$!/stat")
         set -- ${line##*) }
         echo "$! ${20}" >"$record.new"
