@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from submitter.backends import htcondor_description as description
 from submitter.backends import htcondor_parsing as parsing
 from submitter.backends.base import Backend, Sighting, Ticket
-from submitter.backends.htcondor_capacity import capacity
+from submitter.backends.htcondor_capacity import attribute_of, capacity
 from submitter.backends.htcondor_commands import Commands, chunks
 from submitter.backends.htcondor_errors import submit_error
 from submitter.backends.htcondor_options import load
@@ -69,6 +69,8 @@ class HTCondor(Backend):
         )  # a job that finds no machine, what keeps it from that, since when
         self._offer: dict[str, str] = {}
         self._offered = 0.0
+        further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
+        self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
         self._mine = f"{POOL} == {description.string(pool.name)}"
 
     def check(self, job: Job) -> None:
@@ -113,22 +115,21 @@ class HTCondor(Backend):
         """Those whose script has begun: it says under which number."""
         found = {}
         for name in names:
-            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").decode().split()
-            if len(words) >= 2 and parsing.is_native(words[1]):
-                found[name] = words[1]
+            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
+            native = words[1].decode(errors="replace") if len(words) >= 2 else ""
+            if parsing.is_native(native):
+                found[name] = native
         return found
 
     def _queue(self, constraint: str) -> list[Ad]:
-        wanted = ",".join(parsing.ATTRIBUTES)
         answer = self._commands.ask(
-            "condor_q", "-json", "-attributes", wanted, "-constraint", constraint
+            "condor_q", "-json", "-attributes", self._wanted, "-constraint", constraint
         )
         return parsing.ads(answer)
 
     def _history(self, constraint: str, most: int, since_s: int) -> list[Ad]:
-        wanted = ",".join(parsing.ATTRIBUTES)
         answer = self._commands.ask(
-            *("condor_history", "-json", "-attributes", wanted, "-constraint", constraint),
+            *("condor_history", "-json", "-attributes", self._wanted, "-constraint", constraint),
             *("-limit", str(most), "-since", f"EnteredCurrentStatus < {since_s}"),
         )
         return parsing.ads(answer)

@@ -13,12 +13,14 @@ from submitter.backends.htcondor_states import RUNNING
 MEBIBYTE = 1024**2
 PODS = 10_000
 _DYNAMIC = 'SlotType isnt "Dynamic"'  # those are parts of others
-_FREE_STATES = ("Unclaimed",)
 
 
 def capacity(commands: Commands, options: Options, ours: Iterable[Ad]) -> dict[str, str]:
-    """All that is offered; ``ours``: our jobs in the queue. Raises ``BackendUnavailable``."""
-    names = {name: _attribute(name) for name in options.resources.values()}
+    """All that is offered; raises ``BackendUnavailable``.
+
+    ``ours``: our jobs in the queue, where only what is free is offered, and what they have.
+    """
+    names = {name: attribute_of(name) for name in options.resources.values()}
     wanted = [*MACHINE_ATTRIBUTES]
     for name in names.values():
         wanted += [name, f"TotalSlot{name}"]
@@ -29,35 +31,32 @@ def capacity(commands: Commands, options: Options, ours: Iterable[Ad]) -> dict[s
         *("condor_status", "-json", "-attributes", ",".join(wanted), "-constraint", constraint)
     )
     slots = table(answer)
-    free = options.capacity == "free"
-    offer = _sum(slots, "Cpus", "Memory", free=free)
+    if options.capacity == "free":
+        slots = [slot for slot in slots if _has_room(slot)]
+    before = "" if options.capacity == "free" else "TotalSlot"
+    offer = {"cpu": _sum(slots, f"{before}Cpus"), "memory": _sum(slots, f"{before}Memory")}
     for resource, name in options.resources.items():
-        offer[resource] = _sum(slots, names[name], "Memory", free=free)["cpu"]
-    if free:
-        for ad in ours:
-            if ad.status == RUNNING:
-                offer["cpu"] += ad.number("RequestCpus")
-                offer["memory"] += ad.number("RequestMemory")
+        offer[resource] = _sum(slots, f"{before}{names[name]}")
+    for ad in ours:
+        if ad.status == RUNNING:  # a quota counts those, too
+            offer["cpu"] += ad.number("RequestCpus")
+            offer["memory"] += ad.number("RequestMemory")
+            for resource, name in options.resources.items():
+                offer[resource] += ad.number(f"Request{names[name]}")
     offer["memory"] *= MEBIBYTE
     offer["pods"] = options.pods or PODS
     return {name: str(amount) for name, amount in offer.items()}
 
 
-def _attribute(name: str) -> str:
-    """``gpus``, as in request_gpus, is GPUs in the ads of machines."""
+def attribute_of(name: str) -> str:
+    """``gpus``, as in request_gpus, is GPUs in the ads of machines, and RequestGPUs in a job's."""
     return "GPUs" if name.lower() == "gpus" else name
 
 
-def _sum(slots: Iterable[Mapping[str, Any]], cpus: str, memory: str, free: bool) -> dict[str, int]:
-    offer = {"cpu": 0, "memory": 0}
-    for slot in slots:
-        if free and not (slot.get("PartitionableSlot") or slot.get("State") in _FREE_STATES):
-            continue
-        before = "" if free else "TotalSlot"
-        offer["cpu"] += _whole(slot.get(f"{before}{cpus}"))
-        offer["memory"] += _whole(slot.get(f"{before}{memory}"))
-    return offer
+def _has_room(slot: Mapping[str, Any]) -> bool:
+    return bool(slot.get("PartitionableSlot")) or slot.get("State") == "Unclaimed"
 
 
-def _whole(value: object) -> int:
-    return int(value) if isinstance(value, (int, float)) else 0
+def _sum(slots: Iterable[Mapping[str, Any]], attribute: str) -> int:
+    values = [slot.get(attribute) for slot in slots]
+    return sum(int(value) for value in values if isinstance(value, (int, float)))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Optional
 
 from submitter.errors import BackendUnavailable
 
-# Of condor_q and condor_history: all that is ever asked of a job.
+# Of condor_q and condor_history: what is asked of every job, besides its further resources.
 ATTRIBUTES = (
     "ClusterId",
     "ProcId",
