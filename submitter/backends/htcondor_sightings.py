@@ -92,16 +92,14 @@ def _held(ad: Ad, terms: Terms) -> Sighting:
     code = ad.number("HoldReasonCode")
     hold = HOLDS.get(code, UNKNOWN_HOLD)
     words = f"HTCondor: Held: {hold.words}: {ad.text('HoldReason') or 'it names no reason'}"
-    action, starts, lost = hold.action, terms.starts(ad), False
+    action, starts = hold.action, terms.starts(ad)
     if action == RELEASED and starts and not terms.rerun:
         action = FAILED
-        lost = not ad.number("NumJobStarts")  # its script has not begun, and so cannot run twice
     if action == RELEASED and ad.number("NumHolds") > terms.releases:
         action, words = FAILED, f"{words} (held {ad.number('NumHolds')} times)"
     if action == FAILED:
         at_ms = ad.number("EnteredCurrentStatus") * 1000
-        code = hold.exit_code
-        return Sighting(ENDED, hold.reason, words, exit_code=code, at_ms=at_ms, lost=lost)
+        return Sighting(ENDED, hold.reason, words, exit_code=hold.exit_code, at_ms=at_ms)
     if action == RELEASED:
         words = f"{words}; it is released again"
     return Sighting(QUEUED, "Held", words, requeued=bool(starts))

@@ -147,11 +147,9 @@ def test_without_a_shared_directory_a_start_that_was_tried_counts() -> None:
     assert seen(1, **tried).phase == QUEUED
     alone = seen(1, shared=False, **tried)
     assert (alone.phase, alone.reason, alone.lost) == (ENDED, "Evicted", False)
-    # Held with a script that has not begun, it may be submitted anew.
     held = seen(HELD, shared=False, HoldReasonCode=13, **tried)
-    assert (held.phase, held.lost) == (ENDED, True)
-    begun = seen(HELD, shared=False, HoldReasonCode=12, NumShadowStarts=1, NumJobStarts=1)
-    assert (begun.phase, begun.lost) == (ENDED, False)
+    assert (held.phase, held.lost) == (ENDED, False)
+    assert seen(HELD, HoldReasonCode=13, **tried).phase == QUEUED
 
 
 def test_a_hold_that_nobody_knows_is_waited_for() -> None:
