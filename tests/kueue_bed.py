@@ -93,7 +93,8 @@ class KueueBed:
 
     def apply(self, *manifests: Manifest) -> str:
         """Create or change objects, which come as dicts or as YAML."""
-        texts = [m if isinstance(m, str) else json.dumps(m) for m in manifests]
+        # kubectl takes it for YAML, which does not know JSON's escapes of emoji.
+        texts = [m if isinstance(m, str) else json.dumps(m, ensure_ascii=False) for m in manifests]
         return self.kubectl("apply", "-f", "-", input="\n---\n".join(texts))
 
     def get(self, *args: str) -> dict[str, Any]:

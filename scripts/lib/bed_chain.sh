@@ -29,7 +29,8 @@ build_chain() { # INTERLINK
 name_chain() { # INTERLINK
     interlink=$(realpath "${1:-$(part_folder interlink)}")
     find_python
-    make_venv plugin kueue quickstart
+    # The one that tests have: nats-server is in it, too.
+    make_venv test plugin kueue
 }
 
 # Where the bed finds these programs, here as inside.
@@ -56,7 +57,8 @@ define_chain() {
         asked=http://127.0.0.1:4001/healthz ;;
     interlink)
         # It stumbles over the socket of one that was killed.
-        command=(bash -c 'rm -f /run/interlink.sock; exec interlink -interlinkconfigpath "$1"' _ "$etc/interlink.yaml")
+        command=(env INTERLINKCONFIGPATH="$etc/interlink.yaml"
+            bash -c 'rm -f /run/interlink.sock; exec interlink')
         asked="--request POST --unix-socket /run/interlink.sock http://interlink/pinglink" ;;
     virtual-kubelet)
         command=(env KUBECONFIG="$etc/virtual-kubelet.kubeconfig" CONFIGPATH="$etc/virtual-kubelet.yaml"
@@ -135,7 +137,7 @@ finish_chain() {
     apply <"$repo/scripts/lib/bed_queues.yaml"
     say "waiting for the sites"
     until_ready operator
-    until_true 60 "the sites in the queues" operator all_pools_are_alive
+    until_true 60 "the sites in the queues (their submitters say why: $state/sites/*/log/submitter.*)" operator all_pools_are_alive
     say "waiting for interLink's node"
     until_ready virtual-kubelet
 }

@@ -31,6 +31,8 @@ VIRTUAL_KUBELET_RULES: list[Json] = [
         (["pods/status"], ["get", "update", "patch"]),
         (["nodes"], ["get", "list", "watch", "create", "update", "patch"]),
         (["nodes/status"], ["get", "update", "patch"]),
+        # Without this one it says so once, and then never asks how a pod is doing.
+        (["namespaces"], ["list"]),
         (["configmaps", "secrets", "services"], ["get", "list", "watch"]),
         (["serviceaccounts/token"], ["create"]),
         (["events"], ["create", "patch"]),

@@ -38,7 +38,7 @@ def write(site: Site, name: str, key: Path, authority: Path) -> None:
     """Put all of it there; the site starts the program like its own."""
     program = site.home / SUBMITTER
     folder = program.parent
-    for made in (folder, site.home / "pool"):
+    for made in (folder, site.home / "pool", site.home / "data"):
         made.mkdir(mode=0o700, exist_ok=True)
     shutil.copy(key, folder / "nats.nkey")
     (folder / "nats.nkey").chmod(0o600)
@@ -47,7 +47,7 @@ def write(site: Site, name: str, key: Path, authority: Path) -> None:
     program.chmod(0o755)
     settings = _settings(name, f"/home/{files.USER}", has_slurm=bool(site.nodes))
     program.with_suffix(".yaml").write_text(json.dumps(settings, indent=1))  # JSON is YAML
-    for path in (site.home / "pool", folder, *folder.iterdir()):
+    for path in (site.home / "pool", site.home / "data", folder, *folder.iterdir()):
         os.chown(path, files.USER_ID, files.USER_ID)
 
 
@@ -67,6 +67,7 @@ def _settings(name: str, home: str, *, has_slurm: bool) -> dict[str, Any]:
         "build": {
             "runtime": {"name": "apptainer"},
             "images": {"cache": f"{home}/images", "pull_attempts": 2, "pull_backoff_s": 2},
+            "volumes": {"host_paths": [{"path": f"{home}/data"}]},
         },
         "timing": {"poll_s": 1, "resources_s": 5},
     }

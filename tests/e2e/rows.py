@@ -55,7 +55,6 @@ row(
 )
 row("working-dir", sh("pwd", workingDir="/tmp"))
 row("stdin", sh("wc -c"))
-row("signal", sh("kill -9 $$"))
 
 # --- environment ----------------------------------------------------------------------------------
 
@@ -121,11 +120,6 @@ row(
             },
         },
     ],
-)
-row(
-    "optional",
-    sh("ls /o | wc -l", volumeMounts=[mount("o", "/o")]),
-    volumes=[{"name": "o", "secret": {"secretName": "nowhere", "optional": True}}],
 )
 row(
     "secret",

@@ -89,13 +89,13 @@ def test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node(queue: Queue
     )
     queue.apply()
     queue.until_there()
-    eight = {"cpu": "8", "memory": "64Mi"}
+    eight = {"cpu": "8", "memory": "256Mi"}
     queue.job("first", requests=eight)
     assert user.until_admitted("first") == queue.flavor("host")
     for name in ("second", "third", "fourth"):
         queue.job(name, requests=eight)
         assert user.until_admitted(name) == queue.flavor("slurm")
-    queue.job("last", "echo here", requests={"cpu": "1", "memory": "64Mi"})
+    queue.job("last", "echo here", requests={"cpu": "1", "memory": "256Mi"})
     assert user.until_admitted("last") == "local-cpu"
     assert node_of(user, "last") == REAL_NODE
     user.until_job("last", "Complete")
@@ -115,7 +115,7 @@ def test_a_job_that_does_not_tolerate_interlink_never_leaves(queue: Queue) -> No
     )
     queue.apply()
     queue.until_there()
-    one = {"cpu": "1", "memory": "64Mi"}
+    one = {"cpu": "1", "memory": "256Mi"}
     queue.job("stays", leaves=False, requests=one)
     assert user.until_admitted("stays") == "local-cpu"
     assert node_of(user, "stays") == REAL_NODE

@@ -80,8 +80,8 @@ class User:
 
         return until(look, seconds, f"pod {name}: {phase}")
 
-    def log(self, pod: str, *words: str) -> str:
-        return self.kubectl("logs", pod, *words)
+    def log(self, pod: str, *words: str, seconds: float = 60) -> str:
+        return self.kubectl("logs", pod, *words, seconds=seconds)
 
     def complaint(self, *words: str) -> str:
         """What kubectl says when it fails."""
@@ -99,7 +99,7 @@ class User:
             "name": "main",
             "image": "busybox:1.36",
             "command": ["sh", "-c", script],
-            "resources": {"requests": more.pop("requests", {"cpu": "100m", "memory": "16Mi"})},
+            "resources": {"requests": more.pop("requests", {"cpu": "100m", "memory": "256Mi"})},
         }
         pod: Json = {"restartPolicy": "Never", "containers": [container]}
         pod["terminationGracePeriodSeconds"] = 1
