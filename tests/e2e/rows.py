@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from tests.site import config_map, pod, secret, sh
@@ -15,17 +14,14 @@ class Row(NamedTuple):
 
     pod: Json
     needs: tuple[Json, ...] = ()
-    # What differs at a site on purpose, by the names in ``outcomes.py``, and where that is said.
-    differs: Mapping[str, str] = {}
 
 
 ROWS: dict[str, Row] = {}
 
 
 def row(name: str, *containers: Json, needs: tuple[Json, ...] = (), **spec: Any) -> None:
-    """Note one; ``differs`` is not of the pod."""
-    differs = spec.pop("differs", {})
-    ROWS[name] = Row(pod(*containers, name=name, **spec), needs, differs)
+    """Note one."""
+    ROWS[name] = Row(pod(*containers, name=name, **spec), needs)
 
 
 def mount(name: str, path: str, **more: Any) -> Json:
@@ -87,7 +83,6 @@ row(
     ),
     needs=(WORDS, KEYS),
 )
-row("hostname", sh('test "$(hostname)" = "$HOSTNAME" && echo "$HOSTNAME"'))
 
 # --- volumes --------------------------------------------------------------------------------------
 
@@ -220,12 +215,6 @@ row(
     initContainers=[init("i1", "echo 1 >>/d/order; echo one"), init("i2", "echo 2 >>/d/order")],
     volumes=D,
 )
-row(
-    "init-fails",
-    sh("echo never", volumeMounts=ON_D),
-    initContainers=[init("i1", "echo 1"), init("i2", "echo bad; exit 7"), init("i3", "echo 3")],
-    volumes=D,
-)
 row("two-one-fails", sh("sleep 2; echo a"), sh("echo b; exit 5"))
 row(
     "second-time",
@@ -253,18 +242,8 @@ row(
 )
 row("message-path", sh("echo -n there >/tmp/m", terminationMessagePath="/tmp/m"))
 
-# --- resources, time, hooks, probes ---------------------------------------------------------------
+# --- hooks ----------------------------------------------------------------------------------------
 
-row(
-    "memory-limit",
-    sh(
-        "echo begin; head -c 100m /dev/zero | tail | wc -c",
-        resources={"limits": {"memory": "32Mi"}},
-    ),
-)
-row(
-    "deadline", sh("echo begin; sleep 60"), activeDeadlineSeconds=6, terminationGracePeriodSeconds=1
-)
 row(
     "post-start",
     sh(
@@ -276,38 +255,3 @@ row(
     ),
     volumes=D,
 )
-row(
-    "liveness",
-    sh(
-        "test -e /d/x && { echo second; exit 0; }; >/d/x; echo first; sleep 60",
-        volumeMounts=ON_D,
-        livenessProbe={
-            "exec": {"command": ["false"]},
-            "initialDelaySeconds": 2,
-            "periodSeconds": 1,
-            "failureThreshold": 1,
-        },
-    ),
-    restartPolicy="OnFailure",
-    terminationGracePeriodSeconds=1,
-    volumes=D,
-)
-row(
-    "startup",
-    sh(
-        "sleep 2; >/d/x; until test -e /d/live; do sleep 0.1; done; echo lived",
-        volumeMounts=ON_D,
-        startupProbe={
-            "exec": {"command": ["test", "-e", "/d/x"]},
-            "periodSeconds": 1,
-            "failureThreshold": 30,
-        },
-        livenessProbe={"exec": {"command": ["sh", "-c", ">/d/live"]}, "periodSeconds": 1},
-    ),
-    volumes=D,
-)
-
-# --- what a user gets wrong -----------------------------------------------------------------------
-
-row("no-command", {"command": ["/no/such/program"]})
-row("no-directory", sh("pwd", workingDir="/no/such/folder"))

@@ -1,4 +1,4 @@
-"""Two pools and a node of the cluster's own: who runs where, and what if a pool goes."""
+"""Two pools and a node of the cluster's own: who runs where."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
-from tests.kueue_bed import KueueBed, until
+from tests.kueue_bed import until
 
 Json = dict[str, Any]
 FOR_EVER = "sleep 600"
@@ -101,89 +101,3 @@ def test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node(queue: Queue
     user.until_job("last", "Complete")
     assert user.kubectl("logs", "job/last") == "here\n"
     assert node_of(user, "first") == node_of(user, "fourth") == VIRTUAL_NODE
-
-
-def test_a_job_that_does_not_tolerate_interlink_never_leaves(queue: Queue) -> None:
-    user = queue.user
-    queue.flavors.append(
-        {
-            "name": "local-cpu",
-            "localFlavor": {},
-            "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
-            "canLendTo": [{"queue": queue.borrower}],
-        }
-    )
-    queue.apply()
-    queue.until_there()
-    one = {"cpu": "1", "memory": "256Mi"}
-    queue.job("stays", leaves=False, requests=one)
-    assert user.until_admitted("stays") == "local-cpu"
-    assert node_of(user, "stays") == REAL_NODE
-    queue.job("waits", leaves=False, requests=one)
-    queue.job("leaves", "true", requests=one)
-    assert user.until_admitted("leaves") == queue.flavor("host")
-    user.until_job("leaves", "Complete")
-    assert user.flavor_of("waits") == "" and user.pods_of("waits") == []
-    user.kubectl("delete", "job", "stays")
-    assert user.until_admitted("waits") == "local-cpu"
-
-
-def test_a_queue_borrows_from_each_pool_what_may_be_lent(queue: Queue) -> None:
-    user = queue.user
-    queue.flavors[0]["canLendTo"] = [{"queue": queue.borrower, "lendingLimit": {"pods": 2}}]
-    queue.apply()
-    queue.until_there()
-    names = [f"j{number}" for number in range(5)]
-    for name in names:
-        queue.job(name)
-
-    def admitted() -> list[str]:
-        return sorted(filter(None, map(user.flavor_of, names)))
-
-    until(lambda: len(admitted()) == 4, 60, "four jobs to be admitted")
-    found = admitted()
-    assert found == [queue.flavor("host")] * 2 + [queue.flavor("slurm")] * 2
-    (left,) = (name for name in names if not user.flavor_of(name))
-    user.kubectl("delete", "job", next(n for n in names if user.flavor_of(n) == found[0]))
-    assert user.until_admitted(left) == queue.flavor("host")
-
-
-def test_a_pool_goes_and_comes_back(chain: KueueBed, user: User, queue: Queue) -> None:
-    queue = Queue(user, poolTimeout=15, riseAfter=0)
-    queue.apply()
-    queue.until_there()
-    queue.job("before", "echo begun; sleep 25; echo ended")
-    assert user.until_admitted("before") == queue.flavor("host")
-    (pod,) = until(lambda: user.pods_of("before"))
-    user.until_phase(pod["metadata"]["name"], "Running")
-    site = chain.site("host")
-    site.stop("submitter")
-    try:
-        queue.until_pools(host="Lost", slurm="Active")
-        queue.job("meanwhile", "echo elsewhere")
-        assert user.until_admitted("meanwhile") == queue.flavor("slurm")
-        user.until_job("meanwhile", "Complete")
-        assert user.flavor_of("before") == queue.flavor("host")
-    finally:
-        site.start("submitter")
-    queue.until_there()
-    user.until_job("before", "Complete")
-    assert user.kubectl("logs", "job/before") == "begun\nended\n"
-    queue.job("after", "true")
-    assert user.until_admitted("after") == queue.flavor("host")
-    user.until_job("after", "Complete")
-
-
-def test_a_pool_under_drain_takes_no_more_jobs(queue: Queue) -> None:
-    user = queue.user
-    queue.apply()
-    queue.until_there()
-    queue.job("runs", "sleep 12")
-    assert user.until_admitted("runs") == queue.flavor("host")
-    queue.apply(drain=["host"])
-    queue.until_pools(host="Draining")
-    queue.job("next", "true")
-    assert user.until_admitted("next") == queue.flavor("slurm")
-    for name in ("runs", "next"):
-        user.until_job(name, "Complete")
-    assert user.flavor_of("runs") == queue.flavor("host")
