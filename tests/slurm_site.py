@@ -100,8 +100,10 @@ class SlurmSite(Site):
                 return file.stat().st_mtime_ns
             return 0
 
+        job = self.submit("true", "--hold")
         before = saved()
-        until(lambda: saved() > before, 30, "the controller to save its state")
+        self.login("scancel", job)  # a change: without one it may have nothing left to write
+        until(lambda: saved() > before, PATIENCE_S, "the controller to save its state")
 
     def living(self, machine: str, words: str) -> list[int]:
         """Processes of a machine, those in containers too, that have this in their command."""

@@ -132,6 +132,7 @@ def test_an_administrator_holds_and_lets_go(system: SlurmSystem) -> None:
 def test_an_administrator_requeues(system: SlurmSystem) -> None:
     pod = system.run('echo "start $SLURM_RESTART_COUNT"; ' + WAIT)
     number = system.until_running(pod)
+    system.until(lambda: system.log(pod) == b"start \n", "its first start has begun")
     system.slurm.admin("scontrol", "requeuehold", number)
     assert "held" in system.waits(pod, "Held")
     assert "(put back into the queue once)" in system.waits(pod, "Held")
@@ -149,12 +150,12 @@ def test_the_containers_of_a_first_start_that_outlives_it_are_killed(system: Slu
     number = system.until_running(pod)
     first = system.slurm.show(number)["NodeList"]
     system.slurm.kill(f"slurmd@{first}")
-    assert system.slurm.living(first, mark)
+    until(lambda: system.slurm.living(first, mark), 20, f"a container on {first}")
     system.until(lambda: restarts(system, pod) == 1, "it runs again", 120)
     until(lambda: not system.slurm.living(first, mark), 20, f"no containers on {first}")
     second = system.slurm.show(number)["NodeList"]
     assert second != first
-    assert system.slurm.living(second, mark)
+    until(lambda: system.slurm.living(second, mark), 20, f"a container on {second}")
     assert "running" in system.state(pod)
     system.until(lambda: system.log(pod) == f"{second}\n".encode(), "its log is the later one's")
 
