@@ -14,6 +14,7 @@ from plugin_server.service import Service
 
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
+HEALTH = ("/healthz", "/readyz", "/metrics")
 
 
 def blueprint(service: Service, metrics: Metrics) -> Blueprint:

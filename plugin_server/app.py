@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+from typing import Callable, Optional
 
-from flask import Flask, Response
+from flask import Flask, Response, request
 
 from plugin_server import api
 from plugin_server.bridge import BridgeError
 from plugin_server.errors import Refused
 from plugin_server.metrics import Metrics
 from plugin_server.service import Service
-from plugin_server.settings import Settings, metrics_directory
+from plugin_server.settings import Settings, metrics_directory, port_of
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +25,27 @@ def create_app(settings: Settings) -> Flask:
     service = Service(settings)
     app.extensions[EXTENSION] = service
     app.register_blueprint(api.blueprint(service, Metrics(service, metrics_directory())))
+    if settings.health_listen:
+        app.before_request(_only_health_at(port_of(settings.health_listen)))
     app.register_error_handler(Refused, api.refused)
     app.register_error_handler(BridgeError, _stopping)
     app.register_error_handler(Exception, _failed)
     return app
+
+
+def _only_health_at(port: str) -> Callable[[], Optional[Response]]:
+    """Refuse all else at that port, which others than interLink can reach.
+
+    The port is the server's own word. On a Unix socket it would be the client's, and there it can
+    only hurt itself.
+    """
+
+    def refuse() -> Optional[Response]:
+        if request.environ["SERVER_PORT"] == port and request.path not in api.HEALTH:
+            return api.refused(Refused(404, f"here are {', '.join(api.HEALTH)}"))
+        return None
+
+    return refuse
 
 
 def service_of(app: Flask) -> Service:

@@ -38,7 +38,9 @@ class WithoutAccess(Logger):  # type: ignore[misc]
 
 
 logger_class = WithoutAccess
-bind = bind_address(_settings.listen)
+bind = [bind_address(_settings.listen)]
+if _settings.health_listen:
+    bind.append(_settings.health_listen)
 workers = _settings.server.workers
 worker_class = "gthread"
 threads = _settings.server.threads

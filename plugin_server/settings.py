@@ -87,6 +87,8 @@ class Settings:
     """How to reach NATS."""
     listen: Word = "http://127.0.0.1:4000"
     """Where interLink finds the plugin: http://address:port, or unix:///path of a socket."""
+    health_listen: Word = ""
+    """address:port that also answers /healthz, /readyz and /metrics, and no more; empty: none."""
     default_pool: Word = ""
     """Where pods go that name no pool; empty: they are refused."""
     create_timeout_s: Count = 60
@@ -112,6 +114,8 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from mistakes_of_nats(settings.nats)
     if not settings.listen.startswith(("http://", "unix:///")):
         yield "listen", "must be http://address:port or unix:///path"
+    if settings.health_listen and not port_of(settings.health_listen):
+        yield "health_listen", "must be address:port"
     try:
         check_token("default_pool", settings.default_pool or "none")
     except PodRejected as error:
@@ -191,6 +195,13 @@ def share_metrics(state_directory: str) -> None:
 def metrics_directory() -> str:
     """Where several workers count; empty when there is but one."""
     return os.environ.get(METRICS_VARIABLE, "")
+
+
+def port_of(listen: str) -> str:
+    """The port of address:port; empty when it is nothing of the kind."""
+    host, _, port = listen.rpartition(":")
+    good = host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+    return port if good else ""
 
 
 def bind_address(listen: str) -> str:

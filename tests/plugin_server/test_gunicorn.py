@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import os
 import re
 import signal
+import socket
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from scripts.lib.interlink import free_port
+from templates import __version__
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import until
-from tests.plugin_server.gunicorn import Gunicorn
+from tests.plugin_server.gunicorn import REPO, Gunicorn
 from tests.plugin_server.pods import create_request, job_of, pod, status
 from tests.plugin_server.site import Site
 
@@ -130,3 +136,48 @@ def test_a_wrong_setting_is_one_line(nats: NatsServer, tmp_path: Path) -> None:
         f"plugin_server: {tmp_path}/plugin.yaml: create_timeout: unknown key "
         "(did you mean create_timeout_s?)"
     )
+
+
+# --- the two doors --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/create", "/status", "/delete", "/getLogs", "/", "/metrics/x"])
+def test_the_door_for_health_leads_to_nothing_else(
+    nats: NatsServer, tmp_path: Path, path: str
+) -> None:
+    port = free_port()
+    socket_path = tmp_path / "plugin.sock"
+    health = f"127.0.0.1:{port}"
+    plugin = Gunicorn(tmp_path, nats, listen=f"unix://{socket_path}", health_listen=health)
+    plugin.port = port
+    with plugin as found:
+        assert found.call("GET", "/healthz") == (200, b"ok\n")
+        assert b"interlink_plugin_nats_connected 1" in found.call("GET", "/metrics")[1]
+        for method in ("GET", "POST"):
+            status_code, words = found.call(method, path, [])
+            assert status_code == 404
+            assert b"here are /healthz" in words
+        with contextlib.closing(UnixConnection(str(socket_path))) as connection:
+            connection.request("GET", "/status", "[]")
+            assert connection.getresponse().status == 200
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP as interLink speaks it over a socket in a file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("unix", timeout=20)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)
+
+
+def test_the_program_tells_its_version_and_takes_no_arguments() -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", "from plugin_server.main import main; main()", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=REPO)
+
+    assert run("--version").stdout == f"interlink-plugin {__version__}\n"
+    assert "unrecognized arguments: --bind" in run("--bind", "0.0.0.0:80").stderr

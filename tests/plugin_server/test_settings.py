@@ -65,6 +65,15 @@ def test_a_variable_wins_over_the_file(tmp_path: Path) -> None:
             "nats: {servers: ['nats://x']}\norphans: {api_server: in-cluster}",
             "plugin.yaml: orphans.api_server: this is no pod of a cluster",
         ),
+        ("nats: {servers: ['nats://x']}\nhealth_listen: ':80'", "health_listen: must be address:"),
+        (
+            "nats: {servers: ['nats://x']}\nhealth_listen: a:0",
+            "health_listen: must be address:port",
+        ),
+        (
+            "nats: {servers: ['nats://x']}\nhealth_listen: a:²",
+            "health_listen: must be address:port",
+        ),
         ("nats: {servers: ['nats://x']}\nwhat: 1", "what: unknown key"),
         ("nats: {servers: ['nats://x']}\ndefault_pool: a.b", "default_pool: must be 1 to 63"),
         ("nats: [", "line 1"),
