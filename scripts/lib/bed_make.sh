@@ -109,6 +109,22 @@ make_interlink() {
         ./cmd/interlink ./cmd/virtual-kubelet
 }
 
+make_helm() {
+    build_in_copy "helm.sh/helm/v3@v$version" "-X helm.sh/helm/v3/internal/version.version=v$version" ./cmd/helm
+}
+
+# Its kinds only: its programs are modules of their own, which are not published.
+make_cert-manager() {
+    copy_module "github.com/cert-manager/cert-manager@v$version"
+    sed -s '1s/^/---\n/' deploy/crds/*.yaml >"$out/kinds.yaml"
+}
+
+# Of the Prometheus operator, its kind ServiceMonitor.
+make_prometheus-operator() {
+    copy_module "github.com/prometheus-operator/prometheus-operator@v$version"
+    cp example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml "$out/kinds.yaml"
+}
+
 # Programs of Debian's, taken out of their packages: installed, etcd and containerd would start as services
 # of this machine, and containerd drives out another one that may be here.
 make_debian() {

@@ -7,11 +7,15 @@ bed_recipe=1
 kubernetes_version=1.36.2
 coredns_version=1.13.1
 interlink_version=0.5.2-pre2
+helm_version=3.21.4
+cert_manager_version=1.20.0
+prometheus_operator_version=0.83.0
 kueue_versions=(0.19.2 0.14.8)
 oldest_go=1.26
-# What "build" makes when nothing is named. The old Kueue is for tests of what must work with both.
+# What "build" makes when nothing is named. The old Kueue is for tests of what must work with both, helm and the
+# kinds of cert-manager and of the Prometheus operator are for those of the chart.
 bed_parts=(debian kubernetes coredns kueue-0.19 interlink)
-known_parts=("${bed_parts[@]}" kueue-0.14)
+known_parts=("${bed_parts[@]}" kueue-0.14 helm cert-manager prometheus-operator)
 
 # The full version of the Kueue whose version begins with $1.
 kueue_version() {
@@ -30,6 +34,9 @@ part_version() {
     coredns) echo "$coredns_version" ;;
     interlink) echo "$interlink_version" ;;
     kueue-*) kueue_version "${1#kueue-}" ;;
+    helm) echo "$helm_version" ;;
+    cert-manager) echo "$cert_manager_version" ;;
+    prometheus-operator) echo "$prometheus_operator_version" ;;
     *) die "no part is called \"$1\": ${known_parts[*]}" ;;
     esac
 }
@@ -44,7 +51,8 @@ part_folder() {
 # What to expect of a build, on two cores.
 part_pace() {
     case $1 in
-    debian) echo "some seconds" ;;
+    debian | cert-manager | prometheus-operator) echo "some seconds" ;;
+    helm) echo "about two minutes" ;;
     kubernetes) echo "five to ten minutes" ;;
     coredns | interlink) echo "about three minutes" ;;
     kueue-*) echo "about four minutes" ;;

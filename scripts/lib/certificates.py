@@ -16,7 +16,7 @@ DAYS = 30
 
 
 def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
-    """Write ca.pem, and cert.pem with key.pem for these names and 127.0.0.1."""
+    """Write ca.pem, and cert.pem with key.pem for these names or addresses, and 127.0.0.1."""
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     authority = (
         _builder("interlink-nats CA", "interlink-nats CA", ca_key, ca_key)
@@ -24,11 +24,10 @@ def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
         .add_extension(_usage(signs_certificates=True), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
-    names = [x509.DNSName(host) for host in hosts]
-    addresses = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    names = [_host(host) for host in (*hosts, "127.0.0.1")]
     certificate = (
         _builder(hosts[0], "interlink-nats CA", key, ca_key)
-        .add_extension(x509.SubjectAlternativeName([*names, addresses]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .sign(ca_key, hashes.SHA256())
     )
@@ -43,6 +42,13 @@ def make(folder: Path, hosts: tuple[str, ...] = ("localhost",)) -> None:
                 serialization.NoEncryption(),
             )
         )
+
+
+def _host(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _builder(

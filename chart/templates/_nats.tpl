@@ -1,0 +1,156 @@
+{{/* Secrets of the NATS server: of its users, and of its certificate. */}}
+{{- define "interlink.natsUsers" -}}
+{{ default (printf "%s-nats-users" (include "interlink.fullname" .)) .Values.nats.existingSecret }}
+{{- end }}
+{{- define "interlink.natsTls" -}}
+{{ default (printf "%s-nats-tls" (include "interlink.fullname" .)) .Values.nats.tls.existingSecret }}
+{{- end }}
+
+{{/* What the settings of our programs say about NATS, for the role plugin or kueue: (list $ role). */}}
+{{- define "interlink.natsSettings" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+root: {{ $root.Values.subjectRoot }}
+{{- if $root.Values.nats.enabled }}
+{{- $tls := $root.Values.nats.tls.enabled }}
+servers: ["{{ ternary "tls" "nats" $tls }}://{{ include "interlink.fullname" $root }}-nats:4222"]
+inbox_prefix: _INBOX_{{ $role }}
+user: {{ $role }}
+password_file: /etc/interlink/nats/{{ $role }}
+{{- if $tls }}
+ca_file: /etc/interlink/nats/ca.crt
+{{- end }}
+{{- else }}
+{{- $own := index $root.Values.externalNats $role }}
+{{- if not $root.Values.externalNats.servers }}
+{{- fail "externalNats.servers: say where the NATS server is, or run one with nats.enabled" }}
+{{- end }}
+servers: {{ toJson $root.Values.externalNats.servers }}
+inbox_prefix: {{ $own.inboxPrefix }}
+{{- with $own.user }}
+user: {{ . }}
+{{- end }}
+{{ $own.kind }}_file: /etc/interlink/nats/{{ $own.key }}
+{{- if $root.Values.externalNats.caSecret }}
+ca_file: /etc/interlink/nats/ca.crt
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{/* The files that these settings name, as a volume: (list $ role). */}}
+{{- define "interlink.natsVolume" -}}
+{{- $root := index . 0 -}}
+{{- $role := index . 1 -}}
+name: nats
+projected:
+  defaultMode: 0440
+  sources:
+    {{- if $root.Values.nats.enabled }}
+    - secret:
+        name: {{ include "interlink.natsUsers" $root }}
+        items: [{key: {{ $role }}, path: {{ $role }}}]
+    {{- if $root.Values.nats.tls.enabled }}
+    - secret:
+        name: {{ include "interlink.natsTls" $root }}
+        items: [{key: ca.crt, path: ca.crt}]
+    {{- end }}
+    {{- else }}
+    {{- $own := index $root.Values.externalNats $role }}
+    - secret:
+        name: {{ required (printf "externalNats.%s.secretName: say which Secret proves who it is" $role) $own.secretName }}
+        items: [{key: {{ $own.key }}, path: {{ $own.key }}}]
+    {{- with $root.Values.externalNats.caSecret }}
+    - secret:
+        name: {{ . }}
+        items: [{key: ca.crt, path: ca.crt}]
+    {{- end }}
+    {{- end }}
+{{- end }}
+
+{{/* What users may publish and hear; templates/permissions.py of the project has the reasons, and a test compares. */}}
+{{- define "interlink.natsRole" -}}
+{{- $r := index . 0 -}}
+{{- $role := index . 1 -}}
+{{- if eq $role "plugin" }}
+publish: ["{{ $r }}.create.*", "{{ $r }}.delete.*.*", "{{ $r }}.logs.*.*", "{{ $r }}.query.*", "{{ $r }}.answerparts.*.*", "{{ $r }}.hello"]
+subscribe: ["{{ $r }}.config.*", "{{ $r }}.resources.*", "{{ $r }}.status.*", "{{ $r }}.requestparts.*.*", "_INBOX_plugin.>"]
+answers: 1
+{{- else if eq $role "kueue" }}
+publish: ["{{ $r }}.hello"]
+subscribe: ["{{ $r }}.resources.*", "_INBOX_kueue.>"]
+{{- else }}
+publish: ["{{ $r }}.shutdown.*"]
+subscribe: ["_INBOX_operator.>"]
+{{- end }}
+{{- end }}
+
+{{- define "interlink.natsSite" -}}
+{{- $r := index . 0 -}}
+{{- $site := index . 1 -}}
+{{- $publish := list -}}
+{{- $subscribe := list (printf "%s.hello" $r) (printf "_INBOX_%s.>" $site.name) -}}
+{{- range $pool := $site.pools -}}
+{{- range $kind := list "config" "resources" "status" -}}
+{{- $publish = append $publish (printf "%s.%s.%s" $r $kind $pool) -}}
+{{- end -}}
+{{- $publish = append $publish (printf "%s.requestparts.%s.*" $r $pool) -}}
+{{- range $kind := list "create.%s" "delete.%s.*" "logs.%s.*" "query.%s" -}}
+{{- $subscribe = append $subscribe (printf "%s.%s %s" $r (printf $kind $pool) $pool) -}}
+{{- end -}}
+{{- $subscribe = append $subscribe (printf "%s.answerparts.%s.*" $r $pool) -}}
+{{- $subscribe = append $subscribe (printf "%s.shutdown.%s" $r $pool) -}}
+{{- end -}}
+publish: {{ toRawJson $publish }}
+subscribe: {{ toRawJson $subscribe }}
+answers: 512
+{{- end }}
+
+{{/* One user in the server's words: (list who permissions), where who proves it by a variable or a public key. */}}
+{{- define "interlink.natsUser" -}}
+{{- $may := index . 1 -}}
+{
+  {{ index . 0 }}
+  permissions: {
+    publish: {allow: {{ toRawJson $may.publish }}}
+    subscribe: {allow: {{ toRawJson $may.subscribe }}}
+    {{- with $may.answers }}
+    allow_responses: {max: {{ . }}, expires: "120s"}
+    {{- end }}
+  }
+}
+{{- end }}
+
+{{/* Who shall be refused before the server would be puzzled. */}}
+{{- define "interlink.checkSites" -}}
+{{- $names := list "plugin" "kueue" "operator" -}}
+{{- $pools := dict -}}
+{{- range .Values.nats.sites -}}
+{{- if has .name $names -}}
+{{- fail (printf "nats.sites: there are two users called %s" .name) -}}
+{{- end -}}
+{{- $names = append $names .name -}}
+{{- $site := .name -}}
+{{- range .pools -}}
+{{- if hasKey $pools . -}}
+{{- fail (printf "nats.sites: the pool %s belongs to %s and to %s" . (get $pools .) $site) -}}
+{{- end -}}
+{{- $_ := set $pools . $site -}}
+{{- end -}}
+{{- end -}}
+{{- end }}
+
+{{/* The users with passwords: all but sites with keys. */}}
+{{- define "interlink.natsPasswords" -}}
+{{- $names := list "plugin" "kueue" "operator" -}}
+{{- range .Values.nats.sites }}{{ if not .nkey }}{{ $names = append $names .name }}{{ end }}{{ end -}}
+{{ toJson $names }}
+{{- end }}
+
+{{/* A password in the server's environment: (list $ variable user). In quotes, as the server reads a value. */}}
+{{- define "interlink.natsPassword" -}}
+- name: RAW_{{ index . 1 }}
+  valueFrom:
+    secretKeyRef: {name: {{ include "interlink.natsUsers" (index . 0) }}, key: {{ index . 2 }}}
+- name: PASSWORD_{{ index . 1 }}
+  value: '"$(RAW_{{ index . 1 }})"'
+{{- end }}

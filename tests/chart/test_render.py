@@ -1,0 +1,260 @@
+"""What the chart makes of values: rendered by the real helm, read by who it is for."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from kueue_nats.settings import load as load_kueue
+from plugin_server.settings import load as load_plugin
+from templates import permissions
+from tests.chart.golden import GOLDEN, golden
+from tests.chart.helm import (
+    CHART,
+    EVERYTHING,
+    KUBERNETES,
+    MATRIX,
+    MINIMAL,
+    Json,
+    helm,
+    objects,
+    one,
+    pods,
+    text_of,
+)
+from tests.nats_server import program
+
+every = pytest.mark.parametrize("name", MATRIX)
+
+
+@every
+def test_helm_has_nothing_to_say_against_it(name: str) -> None:
+    done = helm("lint", "--strict", str(CHART), *KUBERNETES, values=MATRIX[name])
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@every
+def test_no_object_is_there_twice(name: str) -> None:
+    found = [
+        (o["kind"], o["metadata"].get("namespace", ""), o["metadata"]["name"])
+        for o in objects(name)
+    ]
+    assert len(found) == len(set(found))
+
+
+@every
+def test_no_secret_stands_anywhere_but_in_a_secret(name: str) -> None:
+    found = objects(name)
+    secrets = [
+        base64.b64decode(text).decode()
+        for o in found
+        if o["kind"] == "Secret"
+        for text in o.get("data", {}).values()
+    ]
+    secrets += [t for o in found if o["kind"] == "Secret" for t in o.get("stringData", {}).values()]
+    others = json.dumps([o for o in found if o["kind"] != "Secret"])
+    assert [s for s in secrets if len(s) > 8 and json.dumps(s)[1:-1] in others] == []
+    assert "PRIVATE KEY" not in others
+
+
+@every
+def test_nobody_is_root_or_writes_where_it_should_not(name: str) -> None:
+    for where, spec in pods(objects(name)).items():
+        if where.endswith("-pod"):
+            continue  # it runs at a site
+        assert spec["automountServiceAccountToken"] is False, where
+        assert spec["securityContext"]["runAsNonRoot"] is True, where
+        assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, where
+        for container in spec["containers"]:
+            if container["name"] == "beside":
+                continue  # the user's own
+            security = container["securityContext"]
+            assert security["readOnlyRootFilesystem"] is True
+            assert security["allowPrivilegeEscalation"] is False
+            assert security["capabilities"] == {"drop": ["ALL"]}
+
+
+@every
+def test_the_programs_accept_their_configurations(name: str, tmp_path: Path) -> None:
+    maps = {o["metadata"]["name"]: o["data"] for o in objects(name) if o["kind"] == "ConfigMap"}
+    seen = 0
+    for data in maps.values():
+        if "plugin.yaml" in data:
+            path = tmp_path / "plugin.yaml"
+            path.write_text(data["plugin.yaml"])
+            settings = load_plugin({"INTERLINK_PLUGIN_CONFIG": str(path)})
+            assert settings.listen == "unix:///run/interlink/plugin.sock"
+            seen += 1
+        if "kueue-nats.yaml" in data:
+            load_kueue(data["kueue-nats.yaml"], "kueue-nats.yaml", {})
+            seen += 1
+    assert seen == len(MATRIX[name].get("virtualNodes", [0])) + (name != "only-virtual-nodes")
+
+
+def test_every_file_that_is_named_is_mounted() -> None:
+    for name in MATRIX:
+        found = objects(name)
+        for node, spec in pods(found).items():
+            if "plugin" not in [c["name"] for c in spec["containers"]]:
+                continue
+            settings = yaml.safe_load(one(found, "ConfigMap", node)["data"]["plugin.yaml"])
+            (plugin,) = (c for c in spec["containers"] if c["name"] == "plugin")
+            mounts = [m["mountPath"] for m in plugin["volumeMounts"]]
+            for path in re.findall(r"/(?:etc|run|var)/[\w/.-]+", json.dumps(settings)):
+                assert any(path.startswith(mount) for mount in mounts), (name, path)
+
+
+# --- NATS -----------------------------------------------------------------------------------------
+
+
+def configuration(name: str) -> str:
+    text: str = one(objects(name), "ConfigMap", "il-interlink-nats-nats")["data"]["nats.conf"]
+    return text
+
+
+def passwords(name: str) -> dict[str, str]:
+    """The server's environment, as the kubelet makes it."""
+    spec = one(objects(name), "StatefulSet", "il-interlink-nats-nats")["spec"]["template"]["spec"]
+    environment: dict[str, str] = {}
+    for variable in spec["containers"][0]["env"]:
+        value = variable.get("value", "9$1e5 {x#")  # what a password may hold
+        for known, text in list(environment.items()):
+            value = value.replace(f"$({known})", text)
+        environment[variable["name"]] = value
+    return environment
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in MATRIX if MATRIX[n].get("nats", {}).get("enabled", True)]
+)
+def test_the_server_takes_its_configuration(name: str, tmp_path: Path) -> None:
+    text = configuration(name)
+    # Certificates are in Secrets, which only a cluster has.
+    text = re.sub(r"tls \{[^}]*\}", "no_tls: true" if "no_tls" not in text else "", text, count=0)
+    text = re.sub(r"^no_tls: true", "", text, flags=re.MULTILINE)
+    (tmp_path / "nats.conf").write_text(text)
+    done = subprocess.run(
+        [program(), "--config", str(tmp_path / "nats.conf"), "-t"],
+        env=passwords(name),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr + text
+
+
+def users(text: str) -> dict[str, permissions.Permissions]:
+    """Who may what, by the first thing that the configuration says of each."""
+    found = {}
+    parts = re.split(r"\{\s*(user|nkey): ", text)[1:]
+    for _, rest in zip(parts[::2], parts[1::2]):
+        lists = [json.loads(words) for words in re.findall(r"allow: (\[.*?\])", rest, re.DOTALL)]
+        answers = re.search(r"allow_responses: \{max: (\d+)", rest)
+        name = rest.split('"')[1]
+        found[name] = permissions.Permissions(
+            tuple(lists[0]), tuple(lists[1]), int(answers[1]) if answers else 0
+        )
+    return found
+
+
+def test_users_may_what_the_project_says_and_no_more() -> None:
+    root = EVERYTHING["subjectRoot"]
+    expected = {role: permissions.of_role(root, role) for role in permissions.ROLES}
+    for site in EVERYTHING["nats"]["sites"]:
+        who = site.get("nkey", site["name"])
+        expected[who] = permissions.of_site(root, site["name"], site["pools"])
+    found = users(configuration("everything"))
+    assert {who: sorted_(may) for who, may in found.items()} == {
+        who: sorted_(may) for who, may in expected.items()
+    }
+
+
+def sorted_(may: permissions.Permissions) -> Any:
+    return sorted(may.publish), sorted(may.subscribe), may.answers
+
+
+def test_only_who_has_no_key_gets_a_password() -> None:
+    secret = one(objects("everything"), "Secret", "il-interlink-nats-nats-users")
+    assert set(secret["data"]) == {"plugin", "kueue", "operator", "lab"}
+    lengths = {len(base64.b64decode(text)) for text in secret["data"].values()}
+    assert lengths == {40}
+    assert len(set(secret["data"].values())) == 4
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+def rules_of(found: list[Json], kind: str, name: str) -> list[Json]:
+    rules: list[Json] = one(found, kind, name)["rules"]
+    return rules
+
+
+def test_the_operator_has_the_rights_of_its_file() -> None:
+    rules = yaml.safe_load((CHART / "files" / "kueue-nats-rules.yaml").read_text())
+    found = objects("minimal")
+    assert rules_of(found, "ClusterRole", "batch-il-interlink-nats-kueue") == rules["cluster"]
+    assert rules_of(found, "Role", "il-interlink-nats-kueue") == rules["namespace"]
+    assert rules_of(found, "Role", "batch-il-interlink-nats-kueue") == rules["default"]
+
+
+def test_a_virtual_kubelet_may_change_its_own_node_only() -> None:
+    for rule in rules_of(objects("everything"), "ClusterRole", "batch-il-interlink-nats-gpu"):
+        if "nodes" in rule["resources"] and set(rule["verbs"]) & {"update", "patch", "delete"}:
+            assert rule["resourceNames"] == ["gpu"]
+
+
+def test_tokens_are_made_only_where_they_travel() -> None:
+    found = objects("everything")
+    making = {
+        name: any("serviceaccounts/token" in rule["resources"] for rule in found_rules)
+        for name in ("cpu", "gpu")
+        for found_rules in [rules_of(found, "ClusterRole", f"batch-il-interlink-nats-{name}")]
+    }
+    assert making == {"cpu": True, "gpu": False}
+
+
+def test_the_plugin_does_not_see_the_account_of_the_virtual_kubelet() -> None:
+    (spec,) = (s for n, s in pods(objects("minimal")).items() if n == "il-interlink-nats-interlink")
+    mounted = {
+        c["name"]: [m["name"] for m in c["volumeMounts"] if m["name"] in ("account", "orphans")]
+        for c in spec["containers"]
+    }
+    assert mounted == {"plugin": ["orphans"], "interlink": [], "virtual-kubelet": ["account"]}
+
+
+# --- what stays the same --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", sorted(GOLDEN), ids=lambda path: path.stem)
+def test_important_objects_are_as_they_were(path: Path) -> None:
+    assert golden(path) == path.read_text(), "python -m tests.chart.golden writes them anew"
+
+
+def test_a_changed_configuration_restarts_who_reads_it() -> None:
+    def checksums(values: Json) -> dict[str, Any]:
+        rendered = [o for o in yaml.safe_load_all(text_of(values)) if o]
+        return {
+            o["metadata"]["name"].removeprefix("il-interlink-nats-"): o["spec"]["template"][
+                "metadata"
+            ]["annotations"]["checksum/config"]
+            for o in rendered
+            if o["kind"] in ("Deployment", "StatefulSet")
+        }
+
+    before = checksums(MINIMAL)
+    assert before == checksums(MINIMAL)
+    for change, who in (
+        ({"nats": {"sites": [{"name": "a", "pools": ["a"]}]}}, {"nats"}),
+        ({"kueueNats": {"settings": {"poll_s": 5}}}, {"kueue"}),
+        ({"virtualNode": {"defaultPool": "a"}}, {"interlink"}),
+        ({"logging": {"level": "debug"}}, {"interlink", "kueue"}),
+    ):
+        after = checksums({**MINIMAL, **change})
+        assert {name for name in before if before[name] != after[name]} == who
