@@ -193,6 +193,7 @@ WITH_A_REASON = {
     "setpriv": "util-linux: runAsUser, where the job may change its user",
     "setsid": "util-linux: a container's processes are signalled as one group",
     "pivot_root": "util-linux: the host runtime's own view of files",
+    "tar": "a job that HTCondor sends to a node comes as one file",
     "openssl": "https probes, where it is there",
     "perl": "https probes, where it is there",
 }
