@@ -172,7 +172,8 @@ def change(found: Stage) -> Row:
 def large(found: Stage, masters: int) -> list[Row]:
     """200 pools in 4 groups with 20 borrowers, in one MasterQueue or in four."""
     found.bed.kubectl("delete", "mq", "--all")
-    until(lambda: not found.cluster.listed(QUEUES, found.version), 60, "the end of the queues")
+    queues = "clusterqueues.kueue.x-k8s.io"
+    until(lambda: not found.bed.get(queues)["items"], 60, "the end of the queues")
     for pool in POOLS:
         found.pools.offer(pool, cpu=64, memory="256Gi", pods=100)
     flavors = [found.flavor(group, 5, poolRegExp=f"{group}-.*") for group in "abcd"]
