@@ -31,7 +31,7 @@ class Located(InterlinkNatsError):
         self.what = what
 
     def __str__(self) -> str:
-        where = one_line(self.where, 120)
+        where = one_line(self.where, 300)  # a file and the key in it
         return f"{where}: {one_line(self.what)}" if where else one_line(self.what)
 
 

@@ -296,7 +296,8 @@ def test_ctrl_c_ends_the_pod_and_leaves_nothing(
     output = tmp_path / "output"
     with output.open("wb") as file:
         process = subprocess.Popen(
-            command(path, "--run"),
+            # Who runs the tests under nohup, or in the background, has it ignored.
+            ["env", f"--default-signal={number.name[3:]}", *command(path, "--run")],
             stdout=file,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
