@@ -21,6 +21,8 @@ from tests.processes import left
 from tests.submitter.rig import eventually
 from tests.test_layering import REPO
 
+pytestmark = pytest.mark.install
+
 SCRIPT = str(REPO / "scripts" / "quickstart")
 POD = {
     "apiVersion": "v1",

@@ -10,12 +10,15 @@ import stat
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
+from io import StringIO
 from pathlib import Path
 from typing import Optional
 
 import pytest
 import yaml
 
+from templates.render_pod import main
 from tests.processes import MARK
 from tests.site import REPOSITORY, config_map, pod, sh
 
@@ -45,6 +48,17 @@ def render(
         timeout=120,
         check=False,
     )
+
+
+def render_here(*arguments: object) -> subprocess.CompletedProcess[str]:
+    """The same in this very process, where nothing is run."""
+    words = list(map(str, arguments))
+    with redirect_stdout(StringIO()) as output, redirect_stderr(StringIO()) as errors:
+        try:
+            code = main(words)
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 1
+    return subprocess.CompletedProcess(words, code, output.getvalue(), errors.getvalue())
 
 
 def manifest(folder: Path, *documents: object) -> Path:
@@ -176,13 +190,13 @@ def test_what_is_no_pod_is_answered_with_one_line_that_names_the_file(
 ) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_text(text)
-    assert one_line(render(path))
+    assert one_line(render_here(path))
 
 
 def test_bytes_that_are_no_text_are_answered_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "wrong.yaml"
     path.write_bytes(b"\xff\xfe\x00")
-    assert str(path) in one_line(render(path))
+    assert str(path) in one_line(render_here(path))
 
 
 @pytest.mark.parametrize(
@@ -198,14 +212,14 @@ def test_a_wrong_configuration_is_answered_with_one_line(
 ) -> None:
     path = tmp_path / "build.yaml"
     path.write_text(text)
-    assert word in one_line(render(HELLO, "--config", path))
+    assert word in one_line(render_here(HELLO, "--config", path))
 
 
 @pytest.mark.parametrize(
     "arguments", [(), (HELLO, "--unknown"), (HELLO, "--runtime", "docker"), (HELLO, "--config")]
 )
 def test_a_wrong_command_line_is_answered_with_the_usage(arguments: tuple[object, ...]) -> None:
-    done = render(*arguments)
+    done = render_here(*arguments)
     assert done.returncode == 2
     assert done.stderr.startswith("usage: render-pod")
     assert "Traceback" not in done.stderr

@@ -32,7 +32,7 @@ from tests.jobs.web import web_server
 from tests.site import Finished, Site, config_map, pod, sh
 
 BATCH = 4  # pods that run at once, as their scripts wait more than they work
-FAST = 30  # batches
+FAST = 10  # batches
 SLOW_SEEDS = range(20)
 SLOW = 125  # batches of each seed: 20 * 125 * 4 are 10,000 pods
 # What the job, its runtime and the kernel add to a container's environment.

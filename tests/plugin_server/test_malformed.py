@@ -17,7 +17,7 @@ from tests.plugin_server.pods import pod, status
 from tests.plugin_server.site import Site
 
 RECORDINGS = Path(__file__).parents[1] / "data" / "recordings" / "0.6.2"
-ROUNDS = 1500
+ROUNDS = 300
 ENDPOINTS = {
     "/create": ("POST", "create-everything"),
     "/delete": ("POST", "delete-everything"),

@@ -131,12 +131,12 @@ def test_pages_and_large_publications(start: Start, centre: Centre) -> None:
     names = {first.name}
 
     async def create_all() -> None:
-        for _ in range(2500):
-            uid = str(uuid.uuid4())
-            job = base._replace(uid=uid, name=job_name("job", uid))
-            names.add(job.name)
-            answer = await centre.asking(subjects.CREATE, "", messages.create([job]))
-            assert answer["outcomes"] == [{"state": "journaled"}]
+        for _ in range(25):
+            uids = [str(uuid.uuid4()) for _ in range(100)]
+            jobs = [base._replace(uid=uid, name=job_name("job", uid)) for uid in uids]
+            names.update(job.name for job in jobs)
+            answer = await centre.asking(subjects.CREATE, "", messages.create(jobs))
+            assert answer["outcomes"] == [{"state": "journaled"}] * len(jobs)
 
     centre.do(create_all(), 120)
     page = centre.query(everything=True)

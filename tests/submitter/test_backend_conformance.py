@@ -213,7 +213,7 @@ def test_a_job_that_ends_while_nobody_looks(
     records = submitter.directory / "jobs" / job.name / "records"
     eventually(lambda: b"state=finished" in records.read_bytes())
     for dropped in (submitter.directory / "spool").iterdir():
-        dropped.unlink()  # as another submitter would have done by now
+        dropped.unlink(missing_ok=True)  # as another submitter would have done by now
     submitter.until_ready(centre)
     assert centre.ended(job.name).exit_code == 6
 
