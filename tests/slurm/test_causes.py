@@ -61,17 +61,19 @@ def test_an_administrator_cancels_what_waits(system: SlurmSystem) -> None:
 
 
 def test_the_time_limit(system: SlurmSystem) -> None:
-    """Both ends: Slurm's word in time, which the script keeps, and none."""
-    told = system.run(WAIT, says={"flags": "--time=10 --signal=B:TERM@5"})
-    untold = system.run("trap '' TERM; " + WAIT, says={"flags": "--time=1"})
-    for pod in (told, untold):
+    """One that ends at Slurm's word before the limit has not reached it; one that stays has."""
+    obeys = system.run(WAIT, says={"flags": "--time=10 --signal=B:TERM@5"})
+    stays = system.run("trap '' TERM; " + WAIT, says={"flags": "--time=1"})
+    for pod in (obeys, stays):
         number = system.until_running(pod)
         system.slurm.admin("scontrol", "update", f"jobid={number}", "EndTime=now+7")
-    for pod in (told, untold):
-        code, message = system.end(pod)
-        assert code != 0
-        assert "TimeLimit: " in message
-        assert "Slurm: TIMEOUT: it reached its time limit" in message
+    code, message = system.end(obeys)
+    assert code != 0
+    assert "the batch system ended the job on n" in message
+    code, message = system.end(stays)
+    assert code != 0
+    assert "TimeLimit: " in message
+    assert "Slurm: TIMEOUT: it reached its time limit" in message
 
 
 def test_more_memory_than_it_has(system: SlurmSystem) -> None:

@@ -87,5 +87,5 @@ def test_random_kills_of_everything(site: SlurmSite, tmp_path: Path) -> None:
         threads = crowd.start()
         with Faults(system) as faults:
             faults.happen()
-            crowd.finish(threads, 240)
+            crowd.finish(threads)
         crowd.check_logs()
