@@ -272,9 +272,8 @@ def test_two_beds_do_not_meet_and_a_bed_leaves_nothing(bed: KueueBed) -> None:
 def test_a_bed_ends_with_who_holds_it() -> None:
     name = f"held-{os.getpid()}"
     program = f"""
-        import sys, time
-        from tests.images import archive
-from tests.kueue_bed import running
+        import time
+        from tests.kueue_bed import running
         with running({name!r}, node=False):
             print("up", flush=True)
             time.sleep(600)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.images import archive, libraries, python_image
-from tests.kueue_bed import REPO, SCRIPT, KueueBed
+from tests.kueue_bed import REPO, SCRIPT, KueueBed, until
 from tests.kueue_operator import World
 from tests.nats_server import NatsServer, program
 from tests.submitter.rig import Submitter
@@ -25,10 +25,6 @@ NEEDS += ["marshmallow"]
 
 # As in the connector of the manifest that users have.
 SERVER = f"""
-apiVersion: v1
-kind: Namespace
-metadata: {{name: nats}}
----
 apiVersion: v1
 kind: Pod
 metadata: {{name: nats, namespace: nats, labels: {{app: nats}}}}
@@ -58,6 +54,8 @@ def cluster(world: World, tmp_path: Path) -> Iterator[World]:
     world.bed.load(archive(tmp_path / "nats.tar", NATS, files, ["/nats-server"]))
     world.bed.load(python_image(tmp_path / "operator.tar", IMAGE, "kueue_nats", NEEDS))
     world.operator.stop()
+    world.bed.kubectl("create", "namespace", "nats")
+    until(lambda: world.bed.get("serviceaccount", "default", "--namespace=nats"))  # pods need it
     world.bed.apply(SERVER)
     ready = ("wait", "--for=condition=Ready", "pod/nats", "--timeout=60s")
     world.bed.kubectl(*ready, "--namespace", "nats", seconds=90)
