@@ -14,7 +14,7 @@ from submitter.backends import htcondor_description as description
 from submitter.backends import htcondor_parsing as parsing
 from submitter.backends.base import Backend, Sighting, Ticket
 from submitter.backends.htcondor_capacity import attribute_of, capacity
-from submitter.backends.htcondor_commands import Commands, chunks
+from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_errors import submit_error
 from submitter.backends.htcondor_options import load
 from submitter.backends.htcondor_parsing import Ad
@@ -22,6 +22,7 @@ from submitter.backends.htcondor_request import JOB, POOL, commands, text
 from submitter.backends.htcondor_sightings import Terms, ended, sighting_of
 from submitter.backends.htcondor_states import IDLE, RUNNING
 from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
+from submitter.backends.programs import chunks
 from submitter.errors import (
     BackendUnavailable,
     CommandFailed,

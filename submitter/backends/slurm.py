@@ -13,8 +13,9 @@ from typing import Optional
 
 from submitter.backends import slurm_parsing
 from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.programs import chunks
 from submitter.backends.slurm_capacity import capacity
-from submitter.backends.slurm_commands import Commands, chunks
+from submitter.backends.slurm_commands import Commands
 from submitter.backends.slurm_errors import is_policy, is_trouble, submit_error
 from submitter.backends.slurm_options import load
 from submitter.backends.slurm_parsing import Row
