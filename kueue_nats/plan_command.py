@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import yaml
 
-from kueue_nats import kueue_objects, model, planning
+from kueue_nats import drafts, kueue_objects, model, planning
 from kueue_nats import settings as settings_module
 from kueue_nats.comparing import says
 from kueue_nats.errors import ClusterError, SpecError
@@ -105,13 +105,9 @@ def _planned(
 
 
 def _objects(raw: Json, plan: planning.Plan, version: str) -> dict[tuple[str, str], Json]:
-    owner = kueue_objects.owner_of(raw)
-    made = {
-        (FLAVORS, f.name): kueue_objects.resource_flavor(f, owner, version) for f in plan.flavors
-    }
-    for queue in plan.queues:
-        made[QUEUES, queue.name] = kueue_objects.cluster_queue(queue, owner, version)
-    return made
+    made = drafts.objects(plan, kueue_objects.owner_of(raw), version, drafts.named(plan))
+    flavors = {(FLAVORS, name): dict(body) for name, body in made.flavors.items()}
+    return {**flavors, **{(QUEUES, name): dict(body) for name, body in made.queues.items()}}
 
 
 # --- comparing ------------------------------------------------------------------------------------

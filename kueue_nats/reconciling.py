@@ -10,7 +10,6 @@ from kueue_nats import (
     events,
     judging,
     model,
-    planning,
     remembering,
     reporting,
     sharing,
@@ -18,6 +17,7 @@ from kueue_nats import (
     usage,
 )
 from kueue_nats.cluster import Cluster
+from kueue_nats.drafts import Drafts
 from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
@@ -80,6 +80,7 @@ class Reconciler:
         self._written: dict[str, float] = {}
         self._taken: dict[str, Optional[Steps]] = {}  # in the last round
         self._giving_back = GivingBack(cluster)
+        self._drafts = Drafts()
 
     def sources(self, clock: Clock) -> Mapping[Source, Wanted]:
         """Where pools are to be heard, before anything is done."""
@@ -99,7 +100,10 @@ class Reconciler:
         remembered = self._remembered(readable, there, look.clock)
         records = {**remembered, **look.records}
         look = look._replace(records=records, troubles={**look.troubles, **unreached})
-        masters = [_Master(raw, wanted, _planned(wanted, look, there)) for raw, wanted in readable]
+        masters = [
+            _Master(raw, wanted, self._planned(wanted, look, there)) for raw, wanted in readable
+        ]
+        self._drafts.keep({wanted.uid for _, wanted in readable})
         notes = sharing.notes(_shares(masters), records)
         again = [self._one(master, look, there, notes) for master in masters]
         pairs = [(master.wanted, master.plan) for master in masters]
@@ -169,12 +173,23 @@ class Reconciler:
 
     # --- one MasterQueue ------------------------------------------------------------------------
 
+    def _planned(self, wanted: MasterQueue, look: Look, there: _Cluster) -> Plan:
+        heard = {
+            group.name: offers(look.records, group.nats, look.clock.now_s)
+            for group in wanted.groups
+            if group.nats is not None
+        }
+        uid = wanted.uid
+        local = [name for name, item in there.flavors.items() if not steps.is_ours(item, uid)]
+        return self._drafts.plan(wanted, heard, local)
+
     def _one(
         self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
     ) -> bool:
-        owner = owner_of(master.raw)
-        todo = steps.to_reach(master.plan, owner, there.version, there.flavors, there.queues)
         wanted, plan = master.wanted, master.plan
+        usable = steps.usable(plan, wanted.uid, there.flavors)
+        objects = self._drafts.objects(plan, owner_of(master.raw), there.version, usable)
+        todo = steps.to_reach(objects, wanted.uid, there.flavors, there.queues)
         undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
         refused = self._take(todo, wanted.name, there.version)
         self._taken[wanted.uid] = None if refused else todo
@@ -248,16 +263,6 @@ def _heard_at(wanted: MasterQueue) -> tuple[str, frozenset[Source]]:
 
 def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
     return {name: item for name, item in items.items() if steps.is_ours(item, uid)}
-
-
-def _planned(wanted: MasterQueue, look: Look, there: _Cluster) -> Plan:
-    heard = {
-        group.name: offers(look.records, group.nats, look.clock.now_s)
-        for group in wanted.groups
-        if group.nats is not None
-    }
-    local = [name for name, item in there.flavors.items() if not steps.is_ours(item, wanted.uid)]
-    return planning.plan(wanted, heard, local)
 
 
 def _shares(masters: list[_Master]) -> Iterator[tuple[tuple[Source, str], Share]]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kueue_nats import kueue_objects
 from kueue_nats.comparing import says
+from kueue_nats.drafts import Objects
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
-from kueue_nats.planning import Plan, Queue
+from kueue_nats.planning import Plan
 
 APPLY, DELETE = "apply", "delete"
 
@@ -36,46 +36,33 @@ class Steps(NamedTuple):
     todo: tuple[Step, ...]
     foreign: tuple[str, ...]  # objects with a name that we need, which are not ours
     more: bool  # another round will be needed
-    usable: frozenset[str]  # flavors that queues may name
 
 
-def to_reach(plan: Plan, owner: Json, version: str, flavors: Named, queues: Named) -> Steps:
-    """The steps from what is there to what is planned, by one look at the cluster."""
-    uid, reference = owner["uid"], dict(owner)
-    wanted = {f.name: kueue_objects.resource_flavor(f, reference, version) for f in plan.flavors}
-    planned = {queue.name for queue in plan.queues}
-    foreign = [f"ResourceFlavor {name}" for name in wanted if _is_foreign(flavors.get(name), uid)]
+def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
+    """The steps from what is there to what one MasterQueue wants, by one look at the cluster."""
+    foreign = [f"ResourceFlavor {name}" for name in wanted.flavors if _taken(flavors, name, uid)]
     foreign += [
-        f"ClusterQueue {name}" for name in sorted(planned) if _is_foreign(queues.get(name), uid)
+        f"ClusterQueue {name}" for name in sorted(wanted.queues) if _taken(queues, name, uid)
     ]
     todo = [
-        Step(APPLY, FLAVORS, name, body)
-        for name, body in wanted.items()
-        if not _is_foreign(flavors.get(name), uid)
-        and not _is_going(flavors.get(name, {}))
-        and not says(flavors.get(name), body)
+        *_changed(FLAVORS, wanted.flavors, flavors, uid),
+        *_changed(QUEUES, wanted.queues, queues, uid),
+        *_surplus(QUEUES, queues, wanted.queues, uid),
     ]
-    usable = frozenset(
-        name
-        for name, there in flavors.items()
-        if not _is_going(there) and not (name in wanted and _is_foreign(there, uid))
-    )
-    made = [
-        kueue_objects.cluster_queue(_only(queue, usable), reference, version)
-        for queue in plan.queues
-        if not _is_foreign(queues.get(queue.name), uid)
-    ]
-    todo += [
-        Step(APPLY, QUEUES, body["metadata"]["name"], body)
-        for body in made
-        if not _is_going(queues.get(body["metadata"]["name"], {}))
-        and not says(queues.get(body["metadata"]["name"]), body)
-    ]
-    todo += _surplus(QUEUES, queues, planned, uid)
     named = named_flavors(queues.values())
     idle = {name: there for name, there in flavors.items() if name not in named}
-    todo += _surplus(FLAVORS, idle, wanted.keys(), uid)
-    return Steps(tuple(todo), tuple(foreign), bool(todo), usable)
+    todo += _surplus(FLAVORS, idle, wanted.flavors, uid)
+    return Steps(tuple(todo), tuple(foreign), bool(todo))
+
+
+def usable(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
+    """The flavors that queues may name: they are there, and stay."""
+    planned = {flavor.name for flavor in plan.flavors}
+    return frozenset(
+        name
+        for name, there in flavors.items()
+        if not _is_going(there) and not (name in planned and not is_ours(there, uid))
+    )
 
 
 def named_flavors(queues: Iterable[Json]) -> set[str]:
@@ -93,9 +80,14 @@ def is_ours(item: Json, uid: str) -> bool:
     return any(ref.get("uid") == uid for ref in item["metadata"].get("ownerReferences") or ())
 
 
-def _only(queue: Queue, usable: frozenset[str]) -> Queue:
-    kept = {name: quotas for name, quotas in queue.flavors.items() if name in usable}
-    return queue._replace(flavors=kept)
+def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Step]:
+    return [
+        Step(APPLY, plural, name, body)
+        for name, body in wanted.items()
+        if not _taken(there, name, uid)
+        and not _is_going(there.get(name, {}))
+        and not says(there.get(name), body)
+    ]
 
 
 def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list[Step]:
@@ -106,8 +98,9 @@ def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list
     ]
 
 
-def _is_foreign(item: Json | None, uid: str) -> bool:
-    return item is not None and not is_ours(item, uid)
+def _taken(there: Named, name: str, uid: str) -> bool:
+    """Whether somebody else's object has that name."""
+    return name in there and not is_ours(there[name], uid)
 
 
 def _is_going(item: Json) -> bool:

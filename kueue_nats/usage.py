@@ -65,4 +65,4 @@ def _of_queue(queue: Json | None) -> dict[str, Amounts]:
 
 def _add(total: Amounts, more: Amounts) -> None:
     for name, amount in more.items():
-        total[name] = total.get(name, Fraction(0)) + amount
+        total[name] = total[name] + amount if name in total else amount
