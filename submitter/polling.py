@@ -22,7 +22,6 @@ from templates.states import ENDED, IN_QUEUE, QUEUED, STARTED
 
 logger = logging.getLogger(__name__)
 
-URGENT_S = 1.0  # between two polls while a job's end is in doubt
 SETTLE_DELETED_S = 3.0  # nobody waits long for the last records of a pod that is deleted
 AGAIN = "the batch system lost the job before it began; it is submitted again"
 _UNSEEN = Sighting()
@@ -42,12 +41,13 @@ class Polling:
 
     def pause(self) -> float:
         """Until the next question."""
-        timing = self._site.pool.timing
-        doubt = any(
+        poll_s = self._site.pool.timing.poll_s
+        urgent_s = self._site.backend.urgent_s
+        doubt = urgent_s and any(
             entry.ended_since is not None or entry.stone is not None or _was_told(entry)
             for entry in self._site.table.live.values()
         )
-        return min(URGENT_S, timing.poll_s) if doubt else timing.poll_s
+        return min(urgent_s, poll_s) if doubt else poll_s
 
     async def step(self) -> None:
         """Ask once; raises ``BackendUnavailable``."""
@@ -144,6 +144,8 @@ class Polling:
                 words = f"the job ended at {clock(at_ms)} without a record of its end: {words}"
             if sighting.reason:
                 words = f"{sighting.reason}: {words}"
+            elif entry.said.told and sighting.if_told:
+                words = f"{sighting.if_told}: {words}"
             code = sighting.exit_code or 1
         entry.look(
             entry.outlook._replace(

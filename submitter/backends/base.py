@@ -37,6 +37,8 @@ class Sighting(NamedTuple):
     lost: bool = False
     """Of a job that has ended: whether the batch system is to blame, so that it may be submitted
     again if its script has not begun."""
+    if_told: str = ""
+    """Of a job that has ended as if by itself: what it was, if its script had been told to end."""
     requeued: bool = False
     """Whether it waits for the second time: it has been started, and put back into the queue."""
 
@@ -54,6 +56,8 @@ class Backend(ABC):
     """How long after a job's end its last records may still be on their way."""
     visible_after_s: float = 60.0
     """How long a job may need, after a submission that ended unclearly, until ``find`` shows it."""
+    urgent_s: float = 0.0
+    """Between two polls while a job's end is in doubt, where asking costs nothing; 0: as always."""
     lost_after_s: float = 0.0
     """How long a job must be missing in the batch system before it counts as lost; 0: what the
     pool's timing says."""

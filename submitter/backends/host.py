@@ -69,6 +69,7 @@ class Host(Backend):
     settle_s = 3.0
     visible_after_s = 0.0  # what is not found was not started
     lost_after_s = 3.0
+    urgent_s = 1.0
 
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)

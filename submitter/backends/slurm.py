@@ -156,7 +156,7 @@ class Slurm(Backend):
         return {row.number: row for row in slurm_parsing.queue_rows(answer)}
 
     def _sight(self, row: Row, ticket: Ticket) -> Sighting:
-        found = sighting_of(row, ticket.directory)
+        found = sighting_of(row, ticket.directory, self._options.warning_s)
         if found is None:  # a state that is new: nothing changes
             return self._last.get(row.name, Sighting())
         return found
@@ -178,7 +178,10 @@ class Slurm(Backend):
             row = rows.get(ticket.native) if rows is not None else None
             if row is not None and row.name != ticket.name:
                 row = None
-            sighting = sighting_of(row, ticket.directory) if row is not None else None
+            sighting = None
+            if row is not None:
+                warning_s = self._options.warning_s
+                sighting = sighting_of(row, ticket.directory, warning_s)
             if sighting is not None and sighting.phase == ENDED:
                 # Who cancels a job is named, unless it is a controller that has lost it.
                 forgotten = row is not None and row.state.strip() == "CANCELLED"

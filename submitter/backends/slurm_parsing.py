@@ -13,7 +13,7 @@ from typing import NamedTuple, Optional
 # Of squeue -O: field -> width.
 _QUEUE = {"JobID": 24, "State": 20, "RestartCnt": 12, "Name": 80, "Reason": 100}
 QUEUE_FORMAT = ",".join(f"{name}:{width}" for name, width in _QUEUE.items())
-_PAST = {**_QUEUE, "exit_code": 20, "EndTime": 32}
+_PAST = {**_QUEUE, "exit_code": 20, "EndTime": 32, "StartTime": 32, "TimeLimit": 20}
 PAST_FORMAT = ",".join(f"{name}:{width}" for name, width in _PAST.items())
 _USED = {"NumCPUs": 16, "tres-alloc": 300}
 USED_FORMAT = ",".join(f"{name}:{width}" for name, width in _USED.items())
@@ -27,7 +27,7 @@ _NODES = {
     "GresUsed": 300,
 }
 NODES_FORMAT = ",".join(f"{name}:{width}" for name, width in _NODES.items())
-ACCOUNTING_FORMAT = "JobIDRaw,JobName,State,ExitCode,End"
+ACCOUNTING_FORMAT = "JobIDRaw,JobName,State,ExitCode,End,Start,Timelimit"
 TIMES = {"SLURM_TIME_FORMAT": "%s"}  # so that times are seconds since 1970, in every time zone
 
 _SUBMITTED = re.compile(r"^([0-9]+)(?:;\S+)?$", re.MULTILINE)
@@ -48,6 +48,8 @@ class Row(NamedTuple):
     restarts: int = 0
     exit_code: str = ""  # EXIT:SIGNAL
     end_s: int = 0
+    start_s: int = 0
+    limit_s: int = 0  # 0: none, or not known
 
 
 class Node(NamedTuple):
@@ -92,17 +94,21 @@ def past_rows(output: str) -> Iterator[Row]:
     for line in output.splitlines():
         fields = _cut(line, _PAST)
         if fields is not None and fields[0].isdigit():
-            number, state, restarts, name, reason, exit_code, end = fields
-            yield Row(number, name, state, reason, _whole(restarts), exit_code, _whole(end))
+            number, state, restarts, name, reason, exit_code, *times = fields
+            yield Row(number, name, state, reason, _whole(restarts), exit_code, *_times(*times))
 
 
 def accounting_rows(output: str) -> Iterator[Row]:
     """Of ``sacct -P -o ACCOUNTING_FORMAT``."""
     for line in output.splitlines():
         fields = line.split("|")
-        if len(fields) == 5 and fields[0].isdigit():
-            number, name, state, exit_code, end = fields
-            yield Row(number, name, state, exit_code=exit_code, end_s=_whole(end))
+        if len(fields) == 7 and fields[0].isdigit():
+            number, name, state, exit_code, *times = fields
+            yield Row(number, name, state, "", 0, exit_code, *_times(*times))
+
+
+def _times(end: str, start: str, limit: str) -> tuple[int, int, int]:
+    return _whole(end), _whole(start), seconds(limit) or 0
 
 
 def exit_code_of(text: str) -> int:

@@ -29,11 +29,15 @@ _CODES = {
 # killed it: only the node says why, in the job's output.
 _OVER_MEMORY = re.compile(rb"exceeded (?:job )?memory limit", re.IGNORECASE)
 _TAIL = 64 * 1024  # bytes at the end of the output
+EARLY_S = 60  # a warning may come so much earlier than asked for (sbatch(1), --signal)
 _PUT_BACK = ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
-def sighting_of(row: Row, directory: str = "") -> Optional[Sighting]:
-    """None for a state that nobody knows here; ``directory`` is the job's."""
+def sighting_of(row: Row, directory: str = "", warning_s: int = 0) -> Optional[Sighting]:
+    """None for a state that nobody knows here.
+
+    ``directory`` is the job's; ``warning_s``, how long before its time limit it is told to end.
+    """
     state = state_of(row.state)
     if state is None:
         return None
@@ -43,7 +47,7 @@ def sighting_of(row: Row, directory: str = "") -> Optional[Sighting]:
         return Sighting(STARTED)
     if state.phase == QUEUED:
         return _waiting(row, state)
-    return _ended(row, state)
+    return _ended(row, state)._replace(if_told=_warned(row, warning_s))
 
 
 def _waiting(row: Row, state: State) -> Sighting:
@@ -74,6 +78,16 @@ def _ended(row: Row, state: State) -> Sighting:
         at_ms=row.end_s * 1000,
         lost=state.lost or (row.state, row.exit_code) == ("FAILED", _NO_FILES),
     )
+
+
+def _warned(row: Row, warning_s: int) -> str:
+    """What ended it, if it was told to end: so near to its limit, that was because of the limit.
+
+    It obeyed, and Slurm takes its end for its own.
+    """
+    ran_s = row.end_s - row.start_s
+    near = bool(row.end_s and row.limit_s) and ran_s >= row.limit_s - warning_s - EARLY_S
+    return STATES["TIMEOUT"].reason if near and warning_s and row.state == "FAILED" else ""
 
 
 def _over_memory(output: str) -> bool:

@@ -61,7 +61,7 @@ def test_an_administrator_cancels_what_waits(system: SlurmSystem) -> None:
 
 
 def test_the_time_limit(system: SlurmSystem) -> None:
-    """One that ends at Slurm's word before the limit has not reached it; one that stays has."""
+    """One that ends when Slurm warns it, and one that stays until it is killed."""
     obeys = system.run(WAIT, says={"flags": "--time=10 --signal=B:TERM@5"})
     stays = system.run("trap '' TERM; " + WAIT, says={"flags": "--time=1"})
     for pod in (obeys, stays):
@@ -69,6 +69,7 @@ def test_the_time_limit(system: SlurmSystem) -> None:
         system.slurm.admin("scontrol", "update", f"jobid={number}", "EndTime=now+7")
     code, message = system.end(obeys)
     assert code != 0
+    assert message.startswith("TimeLimit: Slurm: FAILED")
     assert "the batch system ended the job on n" in message
     code, message = system.end(stays)
     assert code != 0

@@ -174,7 +174,9 @@ def test_time_is_given_for_the_last_records(site: Site, entry: Entry) -> None:
     polling = Polling(site)
     asyncio.run(polling.step())
     assert not entry.has_ended
-    assert polling.pause() <= 1
+    assert polling.pause() == site.pool.timing.poll_s
+    moody(site).urgent_s = 1.0
+    assert polling.pause() == 1.0
 
 
 def test_a_requeued_job_waits_again(site: Site, entry: Entry) -> None:

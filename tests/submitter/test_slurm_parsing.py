@@ -26,19 +26,22 @@ def test_the_queue() -> None:
 def test_jobs_that_have_ended() -> None:
     line = fixed(
         ("1", 24), ("FAILED", 20), ("0", 12), (NAME, 80), ("RaisedSignal:15(Terminated)", 100),
-        ("0:15", 20), ("1795039276", 32),
+        ("0:15", 20), ("1795039276", 32), ("1795039270", 32), ("1-00:01:00", 20),
     )  # fmt: skip
+    times = (1795039276, 1795039270, 86460)
     assert list(slurm_parsing.past_rows(line)) == [
-        Row("1", NAME, "FAILED", "RaisedSignal:15(Terminated)", 0, "0:15", 1795039276)
+        Row("1", NAME, "FAILED", "RaisedSignal:15(Terminated)", 0, "0:15", *times)
     ]
 
 
 def test_accounting() -> None:
     said = (
-        "1|aa|FAILED|0:15|1795039276\n2|bb|CANCELLED by 1000|0:0|Unknown\n2.batch|batch|X|0:0|1\n"
+        "1|aa|FAILED|0:15|1795039276|1795039270|00:10:00\n"
+        "2|bb|CANCELLED by 1000|0:0|Unknown|Unknown|Partition_Limit\n"
+        "2.batch|batch|X|0:0|1|1|\n"
     )
     assert list(slurm_parsing.accounting_rows(said)) == [
-        Row("1", "aa", "FAILED", exit_code="0:15", end_s=1795039276),
+        Row("1", "aa", "FAILED", "", 0, "0:15", 1795039276, 1795039270, 600),
         Row("2", "bb", "CANCELLED by 1000", exit_code="0:0"),
     ]
 

@@ -90,6 +90,19 @@ def test_memory_is_told_from_other_kills_by_the_output(
     assert other.reason == ""
 
 
+@pytest.mark.parametrize(
+    ("ran_s", "warning_s", "cause"),
+    [(1730, 60, "TimeLimit"), (1690, 60, "TimeLimit"), (1670, 60, ""), (1790, 0, "")],
+)
+def test_who_was_told_to_end_near_the_limit_has_reached_it(
+    ran_s: int, warning_s: int, cause: str
+) -> None:
+    row = Row("1", "n", "FAILED", "", 0, "143:0", 10_000 + ran_s, 10_000, 1800)
+    seen = sighting_of(row, warning_s=warning_s)
+    assert seen is not None
+    assert (seen.reason, seen.if_told) == ("", cause)
+
+
 def test_a_requeue_is_told() -> None:
     seen = sighting_of(Row("1", "n", "PENDING", "BeginTime", restarts=2))
     assert seen is not None
