@@ -17,7 +17,8 @@ find_python() {
         python=$INTERLINK_PYTHON
         return
     fi
-    for python in python3.13 python3.12 python3.11 python3; do
+    # The distribution's own first: it is optimized, as one that was compiled by hand most often is not.
+    for python in /usr/bin/python3 python3.13 python3.12 python3.11 python3; do
         runs "$python" 3 11 && return
     done
     die "no Python 3.11 or later here: install one, or name it in INTERLINK_PYTHON"

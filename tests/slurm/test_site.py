@@ -22,6 +22,7 @@ from tests.slurm_site import CENTRE, CENTRE_PORT, SCRIPT, SlurmSite, running, un
 from tests.submitter.rig import POOL, Centre
 
 IMAGE = "/srv/images/busybox_1.36.sif"
+KINDS = ("mnt", "net", "pid", "uts")
 KNOCK = """
 import socket, sys
 try:
@@ -359,7 +360,7 @@ def spaces() -> dict[str, int]:
     """The name spaces in use on this machine, each with one process in it."""
     found = {}
     for pid in all_processes():
-        for kind in ("mnt", "net", "pid", "uts"):
+        for kind in KINDS:
             try:
                 found[os.readlink(f"/proc/{pid}/ns/{kind}")] = pid
             except OSError:
@@ -367,11 +368,18 @@ def spaces() -> dict[str, int]:
     return found
 
 
+@pytest.fixture
+def kept() -> Iterator[contextlib.ExitStack]:
+    """What is closed when a test is over."""
+    with contextlib.ExitStack() as stack:
+        yield stack
+
+
 def interfaces() -> set[str]:
     return set(os.listdir("/sys/class/net"))
 
 
-def test_nothing_is_left(tmp_path: Path) -> None:
+def test_nothing_is_left(tmp_path: Path, kept: contextlib.ExitStack) -> None:
     """A site beside the others, without accounting, and all that goes when it does."""
     before, names = spaces(), {"site", "lan", "outside", "login", "ctl", "n1"}
     with running(tmp_path, nodes=1, accounting=False, settings={"MinJobAge": "2"}) as site:
@@ -380,11 +388,11 @@ def test_nothing_is_left(tmp_path: Path) -> None:
         assert "MinJobAge=2\n" in site.login("cat", "/etc/slurm/slurm.conf")
         assert site.attempt("sacct")[0] != 0
         building = site.building.pid
-        kinds = ("mnt", "net", "pid", "uts")
-        inside = {os.readlink(f"/proc/{building}/ns/{kind}") for kind in kinds}
-        for name in site.facts["machines"]:
-            pid = site.machine(name).pid
-            inside |= {os.readlink(f"/proc/{pid}/ns/{kind}") for kind in kinds}
+        machines = [site.machine(name).pid for name in site.facts["machines"]]
+        ways = [f"/proc/{pid}/ns/{kind}" for pid in (building, *machines) for kind in KINDS]
+        inside = {os.readlink(way) for way in ways}
+        for way in ways:  # who keeps one open keeps its number from being given to another one
+            kept.callback(os.close, os.open(way, os.O_RDONLY))
         # Whoever stops what a machine was started with, its end is the end all the same.
         starter = Path(f"/proc/{site.machine('n1').pid}/stat")
         for _ in range(2):

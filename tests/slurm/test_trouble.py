@@ -123,11 +123,10 @@ def test_accounts_that_are_away(system: SlurmSystem) -> None:
 
 def test_the_network_is_away(system: SlurmSystem) -> None:
     """A login node that is cut off loses nothing of what ends meanwhile."""
-    pods = [system.run(f"sleep 1; exit {code}") for code in range(3)]
-    for pod in pods:
-        system.until_running(pod)
-    system.slurm.unplug("outside")
+    pods = [system.run(f"sleep 3; exit {code}") for code in range(3)]
+    system.until(lambda: all(map(system.numbers, pods)), "all are in the queue")
     numbers = [number for pod in pods for number in system.numbers(pod)]
+    system.slurm.unplug("outside")
     for number in numbers:
         system.slurm.until(number, "COMPLETED", "FAILED")
     system.slurm.plug("outside")
