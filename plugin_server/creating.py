@@ -84,9 +84,13 @@ class Creates:
             return _result(first, deadline - time.monotonic() + 2 * LAST_WORD_S)
         try:
             job = self._submit(pod, deadline)
+            self._table.refusals.forget(pod.uid)
             mine.set_result(job)
             return job
         except BaseException as error:
+            if isinstance(error, Refused):
+                logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
+                self._table.refusals.note(pod.uid, str(error))
             mine.set_exception(error)
             raise
         finally:

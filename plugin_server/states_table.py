@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable
 from typing import Callable, Optional
 
 from plugin_server.asked import Asked
+from plugin_server.refusals import Refusals
 from templates.states import ENDED, JobStatus
 
 MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
@@ -42,6 +43,7 @@ class StatesTable:
         self._changes: dict[str, str] = {}  # uid -> pool, since they were last taken
         self.tracks_changes = False  # whether somebody takes them
         self._lock = threading.Lock()
+        self.refusals = Refusals()
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -14,6 +14,8 @@ below are for:
   sidecar, once it has begun, is listed without a state, and at the end with exit code 0.
 - A container that it sees for the first time, ended, behind one that has not ended, crashes it:
   then the ended ones come first.
+- Init containers that it sees for the first time get the exit code of the last ended one written
+  into the first: before one that has failed is told, all of them are shown as waiting.
 - A running container counts as ready: one that has yet to become ready is shown as waiting.
 - The reason of an ended container is overwritten: the cause stands in its message.
 """
@@ -38,13 +40,25 @@ def pod_status(asked: Asked, job: JobStatus) -> dict[str, Any]:
     known = {entry.state.name: entry.state for entry in job.containers}
     kinds = {entry.state.name: entry.kind for entry in job.containers}
     shown = asked.shown_of
-    inits = _inits(asked, job, known, kinds)
+    failed = _failed_init(asked, known, kinds)
+    if failed and shown.keys().isdisjoint(listed.name for listed in asked.inits):
+        return _introduced(asked, job.job)
+    inits = _inits(asked, job, known, kinds, failed)
     mains = [_main(listed, job, known.get(listed.name), asked, shown) for listed in asked.mains]
     if job.phase == ENDED:
-        _explain(mains, _failed_init(asked, known, kinds))
+        _explain(mains, failed)
     else:
         _keep_one_running(mains, known, shown)
     return _element(asked, job.job, inits, mains)
+
+
+def _introduced(asked: Asked, job: str) -> dict[str, Any]:
+    """All containers, waiting; the next answer says what has become of them."""
+    inits, mains = (
+        [_entry(listed, {"waiting": {"reason": INITIALIZING}}) for listed in every]
+        for every in (asked.inits, asked.mains)
+    )
+    return _element(asked, job, inits, mains)
 
 
 def lost_status(asked: Asked, job: str, words: str) -> dict[str, Any]:
@@ -98,9 +112,12 @@ def _in_safe_order(entries: list[State], asked: Asked) -> list[State]:
 
 
 def _inits(
-    asked: Asked, job: JobStatus, known: dict[str, ContainerState], kinds: dict[str, str]
+    asked: Asked,
+    job: JobStatus,
+    known: dict[str, ContainerState],
+    kinds: dict[str, str],
+    failed: Optional[str],
 ) -> list[State]:
-    failed = _failed_init(asked, known, kinds)
     begun = _begun_inits(asked, job, known)
     entries = []
     for listed in asked.inits:

@@ -39,12 +39,32 @@ def heard(make_plugin: MakePlugin, site: Site, **changes: Any) -> Plugin:
 # --- which pool -----------------------------------------------------------------------------------
 
 
-def test_a_pod_that_names_no_pool_is_told_which_ones_there_are(plugin: Plugin) -> None:
-    words = refused(plugin, pod(pool=""), 400)
+def test_a_pod_that_names_no_pool_is_told_which_ones_there_are(
+    plugin: Plugin, caplog: pytest.LogCaptureFixture
+) -> None:
+    raw = pod(pool="")
+    words = refused(plugin, raw, 400)
     assert words == (
         "nothing was submitted: the pod names no pool; give it the toleration pool.vk.io with the "
         "name of a pool as its value (alive: slurm-a)"
     )
+    assert f"pod team-a/train-0: {words}" in caplog.text
+
+
+def test_a_virtual_kubelet_that_asks_how_a_refused_pod_is_doing_is_told_why_it_has_failed(
+    plugin: Plugin,
+) -> None:
+    """Before interLink 0.6 the pod would stay pending for ever."""
+    raw = pod(pool="")
+    assert plugin.status(raw) == []
+    words = refused(plugin, raw, 400)
+    (main,) = plugin.status(raw)[0]["containers"]
+    ended = main["state"]["terminated"]
+    assert (ended["exitCode"], ended["message"]) == (1, words)
+    raw["metadata"]["annotations"] = {"job.vk.io/pool": "slurm-a"}
+    assert plugin.create(create_request(raw)).status_code == 200
+    (main,) = plugin.status(raw)[0]["containers"]
+    assert "waiting" in main["state"]
 
 
 def test_an_annotation_names_the_pool_of_a_pod_without_the_toleration(
