@@ -39,6 +39,8 @@ class Runtime:
     """Further options for every container start (apptainer exec, podman run), one word each."""
     gpu: Annotated[str, Choice(("auto", "always", "never"))] = "auto"
     """GPUs go to the containers that ask for them (auto), to every one, or to none."""
+    least_memory: Annotated[str, Kind.BYTES] = "128Mi"
+    """What a job asks for if its pod asks for less: the script and the runtime need some, too."""
 
 
 @dataclass(frozen=True)

@@ -190,6 +190,10 @@ def _binds(site: Site, container: Container, needs: set[str]) -> list[str]:
             needs.add("sub_paths")
             line = f"{line} {quote(sub_path)}"
         lines.append(line)
+    working_dir = container.working_dir and posixpath.join("/", container.working_dir)
+    if any(working_dir.startswith(mount.path.rstrip("/") + "/") for mount in container.mounts):
+        needs.add("workdirs")
+        lines.append("make_workdir")
     # Apptainer's --bind splits at the first two of these and unquotes at the third.
     text = "".join(lines)  # as good as the paths themselves: quotes add none of these
     if "," in text or ":" in text or "\\" in text:

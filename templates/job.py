@@ -61,6 +61,8 @@ def build(pod: Pod, config: BuildConfig) -> Job:
     cpu, memory = _amounts(asked, config)
     wall_time = pod.deadline_s or config.defaults.wall_time_s
     _check_limits(asked, cpu, memory, pod.deadline_s, config)
+    if memory:
+        memory = max(memory, byte_count(config.runtime.least_memory))
     name = job_name(pod.name, pod.uid)
     text, files = script.write(name, pod, config, annotations)
     return Job(

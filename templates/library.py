@@ -21,7 +21,7 @@ APPTAINER = ("apptainer", "singularity")
 NEEDS = (
     *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
     *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
-    *("empty_dirs", "memory_dirs", "binds"),
+    *("empty_dirs", "memory_dirs", "binds", "workdirs"),
     *("sub_paths", "nested", "host_paths", "places", "archives", "always", "login"),
     *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -145,6 +146,36 @@ def test_a_working_directory_may_be_in_a_volume(site: Site) -> None:
         )
     )
     assert done.log("c0") == "/data/work/a b\nx\n"
+
+
+def test_a_working_directory_that_a_volume_does_not_have_is_made(site: Site) -> None:
+    mounts = [{"name": "work", "mountPath": "/data"}, {"name": "other", "mountPath": "/data/other"}]
+    volumes: list[dict[str, Any]] = [{"name": mount["name"], "emptyDir": {}} for mount in mounts]
+    done = site.run(
+        pod(
+            sh("pwd; ls -d /data/a/*; touch x", workingDir="/data/a/b c", volumeMounts=mounts),
+            sh("pwd; touch x", workingDir="/data/other/d", volumeMounts=mounts),
+            volumes=volumes,
+        )
+    )
+    assert done.ends() == {"c0": 0, "c1": 0}
+    assert (done.log("c0"), done.log("c1")) == ("/data/a/b c\n/data/a/b c\n", "/data/other/d\n")
+
+
+def test_a_working_directory_that_leads_out_of_its_volume_is_not_made(
+    site: Site, tmp_path: Path
+) -> None:
+    mounts = [{"name": "work", "mountPath": "/data"}]
+    link = {"name": "link", "image": "busybox:1.36", "volumeMounts": mounts}
+    made = tmp_path / "made"
+    site.run(
+        pod(
+            sh("true", workingDir=f"/data/out/{made.name}", volumeMounts=mounts),
+            initContainers=[{**link, **sh(f"ln -s {tmp_path} /data/out")}],
+            volumes=[{"name": "work", "emptyDir": {}}],
+        )
+    )
+    assert not made.exists()
 
 
 def test_a_working_directory_that_is_not_there_ends_the_container_with_words(site: Site) -> None:

@@ -33,7 +33,7 @@ DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "build-config.md"
 
 EVERYTHING = BuildConfig(
     runtime=Runtime(
-        "podman", "/usr/bin/podman", ("--network", "host", "--annotation=a=b c"), "never"
+        *("podman", "/usr/bin/podman", ("--network", "host", "--annotation=a=b c"), "never", "1Gi")
     ),
     apptainer=Apptainer(True, True, True, True, True, False, True, True, False, "none"),
     images=Images("r.example/", "/images", "/ready", "/cvmfs", "/shared/cache", 2, 3, 0, 4),
@@ -149,9 +149,12 @@ def keys_of(config: BuildConfig) -> list[tuple[str, str, object]]:
         ("imags: {cache: /x}", "imags: unknown key (did you mean images?)"),
         (
             "runtime: {zzz: 1}",
-            "runtime.zzz: unknown key (known here: name, executable, options, gpu)",
+            "runtime.zzz: unknown key (known here: name, executable, options, gpu, least_memory)",
         ),
-        ("runtime: {1: 2}", "runtime.1: unknown key (known here: name, executable, options, gpu)"),
+        (
+            "runtime: {1: 2}",
+            "runtime.1: unknown key (known here: name, executable, options, gpu, least_memory)",
+        ),
         (
             "runtime: {name: docker}",
             "runtime.name: must be one of apptainer, singularity, podman, host",

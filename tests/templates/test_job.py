@@ -73,14 +73,23 @@ def test_a_job_asks_for_what_its_containers_ask_together() -> None:
 
 def test_a_pod_that_asks_for_nothing_gets_what_the_site_gives() -> None:
     assert (job_of().cpu_milli, job_of().memory_bytes) == (1000, 2**30)
-    config = replace(CONFIG, defaults=Resources(cpu="250m", memory="64Mi", wall_time_s=3600))
+    config = replace(CONFIG, defaults=Resources(cpu="250m", memory="256Mi", wall_time_s=3600))
     job = job_of(config=config)
-    assert (job.cpu_milli, job.memory_bytes, job.wall_time_s) == (250, 64 * 2**20, 3600)
+    assert (job.cpu_milli, job.memory_bytes, job.wall_time_s) == (250, 256 * 2**20, 3600)
 
 
 def test_a_site_without_defaults_asks_for_nothing() -> None:
     job = job_of(config=replace(CONFIG, defaults=Resources()))
     assert (job.cpu_milli, job.memory_bytes, job.wall_time_s) == (0, 0, None)
+
+
+def test_a_job_has_memory_for_its_script_and_runtime_whatever_its_pod_asks_for() -> None:
+    little = asking(memory="32Mi")
+    assert job_of(little).memory_bytes == 128 * 2**20
+    config = replace(CONFIG, runtime=Runtime(least_memory="0"), limits=Resources(memory="32Mi"))
+    assert job_of(little, config=config).memory_bytes == 32 * 2**20
+    config = replace(config, runtime=Runtime(least_memory="1Gi"))
+    assert job_of(little, config=config).memory_bytes == 2**30  # the site's own word: no pod's
 
 
 def test_memory_is_asked_for_up_to_the_limits() -> None:
