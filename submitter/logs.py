@@ -119,7 +119,8 @@ class LogServer:
             raise WireError("logs.cursor", "is none of ours")
         over = _is_over(entry, wanted.container)
         if cursor is None:
-            cursor = await asyncio.to_thread(_begin, directory, wanted, over)
+            ended = over if _comes_again(entry, wanted.container) else 0
+            cursor = await asyncio.to_thread(_begin, directory, wanted, ended)
         if cursor is None:
             return None
         path = path_of(directory, wanted.container, cursor.start)
@@ -172,11 +173,14 @@ def _chunk(room: int, most: int, stamped: bool, first: bool) -> int:
     return max(size, 1) if first else size if size >= LEAST_CHUNK else 0
 
 
-def _begin(directory: str, wanted: LogRequest, over: int) -> Optional[Window]:
-    """Where the first window begins; None where there is no log."""
+def _begin(directory: str, wanted: LogRequest, ended: int) -> Optional[Window]:
+    """Where the first window begins; None where there is no log.
+
+    The start before is the one before the last; those below ``ended`` are before the next one.
+    """
     known = starts(directory, wanted.container)
-    if wanted.previous and known and over <= known[-1]:
-        known.pop()  # the last one runs; after its end it is itself the one before the next
+    if wanted.previous and known and ended <= known[-1]:
+        known.pop()
     if not known:
         return None
     path = path_of(directory, wanted.container, known[-1])
@@ -220,6 +224,12 @@ def _container(entry: Entry, name: str) -> Optional[dict[str, Any]]:
             found: dict[str, Any] = container
             return found
     return None
+
+
+def _comes_again(entry: Entry, name: str) -> bool:
+    """Whether the container waits for its next start."""
+    container = _container(entry, name) or {}
+    return not entry.has_ended and container.get("reason") == CRASH_LOOP
 
 
 def _is_over(entry: Entry, name: str) -> int:

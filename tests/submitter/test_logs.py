@@ -107,6 +107,19 @@ def test_the_start_before_the_last(start: Start, centre: Centre, tmp_path: Path)
     assert centre.logs(job.name, previous=True) == b"2\n"
 
 
+def test_the_start_before_the_last_of_a_job_that_has_ended(
+    start: Start, centre: Centre, tmp_path: Path
+) -> None:
+    start()
+    script = f"echo x >>{tmp_path}/starts; wc -l <{tmp_path}/starts; test -e {tmp_path}/once || "
+    script += f"{{ >{tmp_path}/once; exit 1; }}"
+    job = job_of(script, restartPolicy="OnFailure")
+    centre.create(job)
+    centre.ended(job.name)
+    assert centre.logs(job.name) == b"2\n"
+    assert centre.logs(job.name, previous=True) == b"1\n"
+
+
 def test_a_job_that_never_began_shows_what_it_said(
     start: Start, centre: Centre, tmp_path: Path
 ) -> None:
