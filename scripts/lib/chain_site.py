@@ -67,7 +67,10 @@ def _settings(name: str, home: str, *, has_slurm: bool) -> dict[str, Any]:
         "build": {
             "runtime": {"name": "apptainer"},
             "images": {"cache": f"{home}/images", "pull_attempts": 2, "pull_backoff_s": 2},
-            "volumes": {"host_paths": [{"path": f"{home}/data"}]},
+            "volumes": {
+                "host_paths": [{"path": f"{home}/data"}, {"path": "/usr/bin", "read_only": True}],
+                "claims": {"shared": {"path": f"{home}/data"}},
+            },
         },
         "timing": {"poll_s": 1, "resources_s": 5},
     }

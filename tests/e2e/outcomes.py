@@ -1,4 +1,4 @@
-"""What became of a pod, as kubectl shows it, so that two places can be compared."""
+"""What became of a pod, as its API object shows it, so that two places can be compared."""
 
 from __future__ import annotations
 
@@ -9,18 +9,45 @@ from tests.kueue_bed import Refused
 
 Json = dict[str, Any]
 
+# Reasons that say more than an exit code. interLink replaces reasons, so that ours are in messages.
+CAUSES = ("OOMKilled", "DeadlineExceeded", "Evicted", "StartError")
 
-def outcome(user: User, name: str) -> dict[str, Any]:
+
+def outcome(user: User, name: str) -> Json:
     """Names like ``main/c0/exit``, with what stands there."""
     status = user.pod(name)["status"]
-    found: dict[str, Any] = {"phase": status["phase"]}
+    found: Json = {"phase": status["phase"]}
+    texts = _texts(status)
     for kind, key in (("init", "initContainerStatuses"), ("main", "containerStatuses")):
         for container in status.get(key) or ():
+            place = f"{kind}/{container['name']}"
             for what, value in _of(container).items():
-                found[f"{kind}/{container['name']}/{what}"] = value
-            log = _log(user, name, container["name"])
-            found[f"{kind}/{container['name']}/log"] = log
+                found[f"{place}/{what}"] = value
+            found[f"{place}/log"] = _log(user, name, container["name"])
+            texts += _texts(container["state"].get("terminated") or {})
+    found["cause"] = " ".join(cause for cause in CAUSES if any(cause in text for text in texts))
     return found
+
+
+def differences(real: Json, ours: Json) -> dict[str, tuple[Any, Any]]:
+    """What is not the same, as it is on the real node and with us."""
+    found = {
+        what: (real.get(what), ours.get(what))
+        for what in sorted({*real, *ours})
+        if real.get(what) != ours.get(what)
+    }
+    return {what: pair for what, pair in found.items() if not _is_forgotten(what, pair[0])}
+
+
+def _is_forgotten(what: str, real: Any) -> bool:
+    """A kubelet removes containers that have ended, and knows less of them then."""
+    if what.endswith("/last-exit"):
+        return real is None
+    return what.endswith("/log") and str(real).startswith("unable to retrieve container logs")
+
+
+def _texts(of: Json) -> list[str]:
+    return [of.get("reason") or "", of.get("message") or ""]
 
 
 def _of(container: Json) -> Json:
@@ -38,6 +65,6 @@ def _of(container: Json) -> Json:
 
 def _log(user: User, pod: str, container: str) -> str:
     try:
-        return user.log(pod, "--container", container)
+        return user.api.log(pod, container)
     except Refused:
         return ""

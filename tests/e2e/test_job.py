@@ -9,7 +9,7 @@ import yaml
 
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import REPO, KueueBed, until
-from tests.site import pod, sh
+from tests.site import BUSYBOX, pod, sh
 
 DOCUMENTED = REPO / "scripts" / "lib" / "bed_job.yaml"
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z ")
@@ -46,21 +46,6 @@ def test_the_documented_job_runs_at_a_site(chain: KueueBed, user: User) -> None:
     assert f"{name[:24]}" in " ".join(path.name for path in jobs.iterdir())
 
 
-def talker(name: str, node: str, tolerations: list[Any]) -> dict[str, Any]:
-    """A pod that has to be started twice, and then waits, talks, waits and talks again."""
-    script = "test -e /d/x || { >/d/x; echo first; exit 1; }; "
-    script += "echo one; echo two; sleep 15; echo three; echo four >&2"
-    container = sh(script, volumeMounts=[{"name": "d", "mountPath": "/d"}])
-    return pod(
-        container,
-        name=name,
-        restartPolicy="OnFailure",
-        nodeSelector={"kubernetes.io/hostname": node},
-        tolerations=tolerations,
-        volumes=[{"name": "d", "emptyDir": {}}],
-    )
-
-
 PLACES = {
     "here": (REAL_NODE, []),
     "host": (VIRTUAL_NODE, goes_to("host")),
@@ -68,17 +53,37 @@ PLACES = {
 }
 
 
+def placed(name: str, place: str, container: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    """A pod in one of the places."""
+    node, tolerations = PLACES[place]
+    spec.update(nodeSelector={"kubernetes.io/hostname": node}, tolerations=tolerations)
+    return pod(container, name=name, **spec)
+
+
+def talker(place: str) -> dict[str, Any]:
+    """A pod that has to be started twice, and then waits, talks, waits and talks again."""
+    script = "test -e /d/x || { >/d/x; echo first; exit 1; }; "
+    script += "echo one; echo two; sleep 15; echo three; echo four >&2"
+    container = sh(script, volumeMounts=[{"name": "d", "mountPath": "/d"}])
+    volumes = [{"name": "d", "emptyDir": {}}]
+    return placed(place, place, container, restartPolicy="OnFailure", volumes=volumes)
+
+
 def test_logs_are_as_on_a_real_node_in_all_forms(user: User) -> None:
-    user.create(*(talker(name, *place) for name, place in PLACES.items()))
+    user.create(*map(talker, PLACES))
     for name in PLACES:
         until(lambda name=name: restarts_of(user, name) == 1, 120, f"{name} to start again")
         assert user.log(name, "--previous") == "first\n"
+        first = user.pod(name)["status"]["containerStatuses"][0]["lastState"]["terminated"]
+        assert first["exitCode"] == 1
         # From the beginning to the end, although not all of it has been written.
         assert sorted(user.log(name, "--follow", seconds=120).split()) == sorted(
             ["one", "two", "three", "four"]
         )
     for name in PLACES:
         user.until_ended(name)
+        if name != "here":  # a kubelet removes what has ended by and by
+            assert user.log(name, "--previous") == "first\n"
         lines = user.log(name).splitlines()
         assert lines[:2] == ["one", "two"] and set(lines[2:]) == {"three", "four"}
         assert user.log(name, "--tail=2").splitlines() == lines[-2:]
@@ -96,3 +101,39 @@ def restarts_of(user: User, name: str) -> int:
     statuses = user.pod(name)["status"].get("containerStatuses") or [{"restartCount": 0}]
     found: int = statuses[0]["restartCount"]
     return found
+
+
+def test_init_containers_are_seen_one_after_the_other(user: User) -> None:
+    slow = sh("sleep 12")
+    inits = [{"name": name, "image": BUSYBOX, **slow} for name in ("i1", "i2")]
+    user.create(*(placed(place, place, slow, initContainers=inits) for place in PLACES))
+    seen: dict[str, list[str]] = {place: [] for place in PLACES}
+
+    def look() -> bool:
+        """Note what is new; whether all of them have ended."""
+        ended = 0
+        for place, states in seen.items():
+            status = user.pod(place)["status"]
+            ended += status["phase"] == "Succeeded"
+            found = f"{status['phase']}: {' '.join(states_of(status))}"
+            if found not in states:
+                states.append(found)
+        return ended == len(seen)
+
+    until(look, 180, "the end of all of them")
+    for place, states in seen.items():
+        assert [found for found in WANTED if found in states] == WANTED, (place, states)
+        assert sorted(states.index(found) for found in WANTED) == list(map(states.index, WANTED))
+
+
+WANTED = [
+    "Pending: running waiting waiting",
+    "Pending: terminated running waiting",
+    "Running: terminated terminated running",
+    "Succeeded: terminated terminated terminated",
+]
+
+
+def states_of(status: dict[str, Any]) -> list[str]:
+    every = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
+    return [next(iter(found["state"])) for found in every]

@@ -1,4 +1,4 @@
-"""Two pools and a node of the cluster's own: who runs where."""
+"""Two pools and a node of the cluster's own: who runs where, and what if a pool goes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.sites import full
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
-from tests.kueue_bed import until
+from tests.kueue_bed import KueueBed, until
 
 Json = dict[str, Any]
 FOR_EVER = "sleep 600"
@@ -17,16 +18,25 @@ FOR_EVER = "sleep 600"
 class Queue:
     """A MasterQueue of a test's own on the bed's two pools, with a queue that borrows from it."""
 
-    def __init__(self, user: User, **nats: Any) -> None:
+    def __init__(self, user: User) -> None:
         self.user, self.name = user, f"mq-{user.name}"
         self.borrower = user.name
+        self.sites: Json = {"pools": ["host", "slurm"], "virtualNode": VIRTUAL_NODE}
+        lent = [{"queue": self.borrower}]
         self.flavors: list[Json] = [
+            {"name": "sites", "natsFlavor": self.sites, "canLendTo": lent},
+        ]
+
+    def lend_a_node(self) -> None:
+        """The cluster's own node has room for one more job."""
+        self.flavors.append(
             {
-                "name": "sites",
-                "natsFlavor": {"poolRegExp": ".*", "virtualNode": VIRTUAL_NODE, **nats},
+                "name": "local-cpu",
+                "localFlavor": {},
+                "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
                 "canLendTo": [{"queue": self.borrower}],
             }
-        ]
+        )
 
     def apply(self, **spec: Any) -> None:
         self.user.bed.apply(
@@ -79,14 +89,7 @@ def node_of(user: User, job: str) -> str:
 
 def test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node(queue: Queue) -> None:
     user = queue.user
-    queue.flavors.append(
-        {
-            "name": "local-cpu",
-            "localFlavor": {},
-            "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
-            "canLendTo": [{"queue": queue.borrower}],
-        }
-    )
+    queue.lend_a_node()
     queue.apply()
     queue.until_there()
     eight = {"cpu": "8", "memory": "256Mi"}
@@ -101,3 +104,122 @@ def test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node(queue: Queue
     user.until_job("last", "Complete")
     assert user.kubectl("logs", "job/last") == "here\n"
     assert node_of(user, "first") == node_of(user, "fourth") == VIRTUAL_NODE
+
+
+def test_a_job_that_does_not_tolerate_interlink_never_leaves(queue: Queue) -> None:
+    user = queue.user
+    queue.lend_a_node()
+    queue.apply()
+    queue.until_there()
+    one = {"cpu": "1", "memory": "256Mi"}
+    queue.job("stays", leaves=False, requests=one)
+    assert user.until_admitted("stays") == "local-cpu"
+    assert node_of(user, "stays") == REAL_NODE
+    queue.job("waits", leaves=False, requests=one)
+    queue.job("leaves", "true", requests=one)
+    assert user.until_admitted("leaves") == queue.flavor("host")
+    user.until_job("leaves", "Complete")
+    assert user.flavor_of("waits") == "" and user.pods_of("waits") == []
+    user.kubectl("delete", "job", "stays")
+    assert user.until_admitted("waits") == "local-cpu"
+
+
+def test_a_queue_borrows_from_each_pool_what_may_be_lent(queue: Queue) -> None:
+    user = queue.user
+    queue.flavors[0]["canLendTo"] = [{"queue": queue.borrower, "lendingLimit": {"pods": 2}}]
+    queue.apply()
+    queue.until_there()
+    names = [f"j{number}" for number in range(5)]
+    for name in names:
+        queue.job(name)
+
+    def admitted() -> list[str]:
+        return sorted(filter(None, map(user.flavor_of, names)))
+
+    until(lambda: len(admitted()) == 4, 60, "four jobs to be admitted")
+    found = admitted()
+    assert found == [queue.flavor("host")] * 2 + [queue.flavor("slurm")] * 2
+    (left,) = (name for name in names if not user.flavor_of(name))
+    user.kubectl("delete", "job", next(n for n in names if user.flavor_of(n) == found[0]))
+    assert user.until_admitted(left) == queue.flavor("host")
+
+
+def test_a_pool_goes_and_comes_back(chain: KueueBed, queue: Queue) -> None:
+    user = queue.user
+    queue.sites.update(poolTimeout=15, riseAfter=0)
+    queue.apply()
+    queue.until_there()
+    queue.job("before", "echo begun; sleep 25; echo ended")
+    assert user.until_admitted("before") == queue.flavor("host")
+    (pod,) = until(lambda: user.pods_of("before"))
+    user.until_phase(pod["metadata"]["name"], "Running")
+    site = chain.site("host")
+    site.stop("submitter")
+    try:
+        queue.until_pools(host="Lost", slurm="Active")
+        queue.job("meanwhile", "echo elsewhere")
+        assert user.until_admitted("meanwhile") == queue.flavor("slurm")
+        user.until_job("meanwhile", "Complete")
+        assert user.flavor_of("before") == queue.flavor("host")
+    finally:
+        site.start("submitter")
+    queue.until_there()
+    user.until_job("before", "Complete")
+    assert user.kubectl("logs", "job/before") == "begun\nended\n"
+    queue.job("after", "true")
+    assert user.until_admitted("after") == queue.flavor("host")
+    user.until_job("after", "Complete")
+
+
+def test_a_pool_under_drain_takes_no_more_jobs(queue: Queue) -> None:
+    user = queue.user
+    queue.apply()
+    queue.until_there()
+    queue.job("runs", "sleep 12")
+    assert user.until_admitted("runs") == queue.flavor("host")
+    queue.apply(drain=["host"])
+    queue.until_pools(host="Draining")
+    queue.job("next", "true")
+    assert user.until_admitted("next") == queue.flavor("slurm")
+    for name in ("runs", "next"):
+        user.until_job(name, "Complete")
+    assert user.flavor_of("runs") == queue.flavor("host")
+
+
+@pytest.fixture
+def waiting(chain: KueueBed, queue: Queue) -> Iterator[Queue]:
+    """A queue that prefers the pool whose batch system is full, with a job that waits in there."""
+    queue.sites.update(pools=["slurm", "host"], poolTimeout=15, riseAfter=0, returnAfter=5)
+    queue.apply()
+    queue.until_there()
+    with full(chain.site("slurm")):
+        # Its Job may count the pod that it loses as a failed one (docs/limits.md).
+        queue.job("stuck", "echo ran", backoffLimit=3)
+        assert queue.user.until_admitted("stuck") == queue.flavor("slurm")
+        until(lambda: is_queued(chain, "stuck"), 60, "a job in Slurm's queue")
+        yield queue
+
+
+def is_queued(chain: KueueBed, name: str) -> bool:
+    """Whether Slurm has a job of a pod that is called so."""
+    return f"{name}-" in chain.site("slurm").login("squeue", "-h", "-o", "%j")
+
+
+def test_a_job_that_waits_in_a_drained_pool_runs_elsewhere(chain: KueueBed, waiting: Queue) -> None:
+    waiting.apply(drain=["slurm"], evictDrained=True)
+    waiting.user.until_job("stuck", "Complete")
+    assert waiting.user.flavor_of("stuck") == waiting.flavor("host")
+    assert waiting.user.kubectl("logs", "job/stuck") == "ran\n"
+    until(lambda: not is_queued(chain, "stuck"), 60, "Slurm's queue without it")
+
+
+def test_a_job_that_waits_in_a_lost_pool_is_given_back(chain: KueueBed, waiting: Queue) -> None:
+    site = chain.site("slurm")
+    site.stop("submitter")
+    try:
+        waiting.user.until_job("stuck", "Complete")
+        assert waiting.user.flavor_of("stuck") == waiting.flavor("host")
+        assert is_queued(chain, "stuck")
+    finally:
+        site.start("submitter")
+    until(lambda: not is_queued(chain, "stuck"), 60, "Slurm's queue without it")

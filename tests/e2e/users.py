@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
+from tests.e2e.api import Api
 from tests.kueue_bed import KueueBed, Refused, until
 
 Json = dict[str, Any]
@@ -23,6 +24,7 @@ class User:
 
     def __init__(self, bed: KueueBed, name: str) -> None:
         self.bed, self.name = bed, name
+        self.api = Api(bed, name)
         self.bed.kubectl("create", "namespace", name)
         self.queue(QUEUE)
         self.bed.until(lambda: self.kubectl("get", "serviceaccount", "default"))
@@ -58,7 +60,7 @@ class User:
         return {**manifest, "metadata": {**manifest["metadata"], "namespace": self.name}}
 
     def pod(self, name: str) -> Json:
-        return self.get("pod", name)
+        return self.api.get("pods", name)
 
     def until_ended(self, name: str, seconds: float = 120) -> Json:
         """Wait for the end of a pod."""
@@ -116,12 +118,11 @@ class User:
         )
 
     def pods_of(self, job: str) -> list[Json]:
-        found: list[Json] = self.get("pods", "--selector", f"job-name={job}")["items"]
-        return found
+        return self.api.every("pods", f"job-name={job}")
 
     def flavor_of(self, job: str) -> str:
         """The flavor that a Job was admitted to; empty if it was not."""
-        for workload in self.get("workloads.kueue.x-k8s.io")["items"]:
+        for workload in self.api.every("workloads"):
             if workload["metadata"]["ownerReferences"][0]["name"] == job:
                 admission = workload.get("status", {}).get("admission", {})
                 flavors = [a["flavors"] for a in admission.get("podSetAssignments", ())]
@@ -136,7 +137,7 @@ class User:
         """Wait until a Job is Complete or Failed."""
 
         def look() -> Optional[Json]:
-            job = self.get("job", name)
+            job = self.api.get("jobs", name)
             held = [c["type"] for c in job["status"].get("conditions", ()) if c["status"] == "True"]
             return job if condition in held else None
 

@@ -1,0 +1,62 @@
+"""A row of docs/pods.md as a pod, which ends by itself and says what it has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tests.site import BUSYBOX, config_map, pod, secret, sh
+
+Json = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A pod, and the objects that it needs."""
+
+    pod: Json
+    needs: tuple[Json, ...]
+    differs: Mapping[str, str]
+    """What is not as on a real node, by its name in ``outcomes.py``: words of docs/limits.md."""
+
+
+ROWS: dict[str, Row] = {}
+
+
+def row(name: str, *containers: Json, needs: tuple[Json, ...] = (), **spec: Any) -> None:
+    """Note one; ``differs`` is not the pod's."""
+    differs = spec.pop("differs", {})
+    ROWS[name] = Row(pod(*containers, name=name, **spec), needs, differs)
+
+
+def mount(name: str, path: str, **more: Any) -> Json:
+    return {"name": name, "mountPath": path, **more}
+
+
+def probe(action: Json, **numbers: int) -> Json:
+    """One that is patient with a machine that does other things, too."""
+    return {**action, "periodSeconds": 1, "timeoutSeconds": 20, **numbers}
+
+
+def execute(script: str) -> Json:
+    return {"exec": {"command": ["sh", "-c", script]}}
+
+
+WORDS = config_map("words", data={"a": "apple\n", "b.txt": "two\nlines"}, binaryData={"x": "AAEC"})
+KEYS = secret("keys", stringData={"password": "pass 'word' $HOME", "user": "alice"})
+SHOW = 'for f; do echo "$f: $(od -An -c "$f" | tr -s " \\n" " ")"; done'
+TRY_TO_WRITE = "touch {} 2>/dev/null || echo read-only"
+WAIT = "while :; do sleep 0.1; done"
+
+# Where docs/limits.md says what becomes of reasons.
+IN_THE_MESSAGE = "stand in its message"
+
+# What each namespace has, and each site a place for.
+CLAIM = "shared"
+
+# A volume that the containers of a pod share, and their next starts.
+D = [{"name": "d", "emptyDir": {}}]
+ON_D = [mount("d", "/d")]
+
+
+def init(name: str, script: str, **more: Any) -> Json:
+    return {"name": name, "image": BUSYBOX, **sh(script, volumeMounts=ON_D, **more)}

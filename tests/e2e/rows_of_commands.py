@@ -1,0 +1,111 @@
+"""Rows of docs/pods.md: commands, environment, security, images."""
+
+from __future__ import annotations
+
+from tests.e2e.row import KEYS, TRY_TO_WRITE, WORDS, row
+from tests.site import BUSYBOX, sh
+
+# --- commands -------------------------------------------------------------------------------------
+
+row("exit-code", sh("echo out; echo err >&2; exit 3"))
+row("success", sh("echo done"))
+row("no-words", {})  # the image's command is a shell, whose input is empty
+row("only-args", {"args": ["echo", "a  b", "*"]})
+row("only-command", {"command": ["echo", "a  b", "*"]})
+row(
+    "args",
+    sh(
+        'printf "<%s>\\n" "$@"',
+        "a b",
+        "",
+        "*",
+        "$(N)",
+        "$$(N)",
+        "$(NO)",
+        env=[{"name": "N", "value": "v"}],
+    ),
+)
+row("working-dir", sh("pwd", workingDir="/tmp"))
+row("stdin", sh("wc -c"))
+row(
+    "no-program",
+    {"command": ["/no/such/program"]},
+    differs={
+        "cause": "gives exit code 255",
+        "main/c0/exit": "gives exit code 255",
+        "main/c0/log": "with Apptainer's words",
+        "main/c0/message": "with Apptainer's words",
+    },
+)
+row(
+    "no-directory",
+    sh("pwd", workingDir="/no/such/folder"),
+    differs={
+        "phase": "is not made",
+        "main/c0/exit": "gives exit code 255",
+        "main/c0/log": "with Apptainer's words",
+    },
+)
+
+# --- environment ----------------------------------------------------------------------------------
+
+row(
+    "environment",
+    sh(
+        'printf "[%s]\\n" "$QUOTES" "$LINES" "$EMOJI" "$EXPANDED" "$NAME" "$SPACE" "$LABEL" '
+        '"$PASSWORD" "$FROM_a" "$CPU" "$EMPTY" "${NOTHING-unset}"',
+        env=[
+            {"name": "QUOTES", "value": 'it\'s "so" `ls` $(ls) \\n \\\\'},
+            {"name": "LINES", "value": "one\ntwo\n\nthree "},
+            {"name": "EMOJI", "value": "ü 🚀"},
+            {"name": "BASE", "value": "b"},
+            {"name": "EXPANDED", "value": "$(BASE)/$(NOT) $$(BASE)"},
+            {"name": "EMPTY", "value": ""},
+            {"name": "NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+            {"name": "SPACE", "valueFrom": {"fieldRef": {"fieldPath": "spec.serviceAccountName"}}},
+            {"name": "LABEL", "valueFrom": {"fieldRef": {"fieldPath": "metadata.labels['app']"}}},
+            {
+                "name": "PASSWORD",
+                "valueFrom": {"secretKeyRef": {"name": "keys", "key": "password"}},
+            },
+            {
+                "name": "NOTHING",
+                "valueFrom": {"configMapKeyRef": {"name": "no", "key": "no", "optional": True}},
+            },
+            {"name": "CPU", "value": "1"},
+        ],
+        envFrom=[{"configMapRef": {"name": "words"}, "prefix": "FROM_"}],
+    ),
+    needs=(WORDS, KEYS),
+)
+
+row("big-variable", sh('echo "${#BIG}"', env=[{"name": "BIG", "value": "x" * 100_000}]))
+row("home", sh('echo "$HOME"; cd; pwd'))
+row("pod-name", sh('echo "$HOSTNAME"'))
+row("host-name", sh("hostname"), differs={"main/c0/log": "is the node's; `HOSTNAME` is the pod's"})
+
+# --- security, images -----------------------------------------------------------------------------
+
+row(
+    "read-only-root",
+    sh(TRY_TO_WRITE.format("/new"), securityContext={"readOnlyRootFilesystem": True}),
+)
+row("writable-root", sh("echo kept >/new && cat /new"))
+row(
+    "narrow",
+    sh(
+        "echo ran",
+        securityContext={
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "runAsNonRoot": True,
+            "runAsUser": 1234,
+        },
+    ),
+)
+row(
+    "user",
+    sh("id -u", securityContext={"runAsUser": 1234}),
+    differs={"main/c0/log": "everything runs as the site's user"},
+)
+row("whole-name", sh("echo ran", image=f"docker.io/library/{BUSYBOX}"))

@@ -1,0 +1,32 @@
+"""What there is of pods at the sites of the chain."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.e2e.users import User
+from tests.kueue_bed import KueueBed
+from tests.slurm_site import SlurmSite
+
+
+@contextlib.contextmanager
+def full(site: SlurmSite) -> Iterator[None]:
+    """Somebody else has all nodes of a Slurm site."""
+    job = site.submit("sleep 1000", f"--nodes={len(site.nodes)}", "--exclusive")
+    try:
+        site.until(job, "RUNNING")
+        yield
+    finally:
+        site.login("scancel", job)
+
+
+def directories(chain: KueueBed, site: str, uid: str) -> list[Path]:
+    """What a pod has at a site: one directory, or none."""
+    return list((chain.site(site).home / "pool" / "jobs").glob(f"*-{uid}"))
+
+
+def uid_of(user: User, pod: str) -> str:
+    found: str = user.pod(pod)["metadata"]["uid"]
+    return found
