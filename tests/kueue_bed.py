@@ -120,6 +120,18 @@ class KueueBed:
         """Give the node the images of an archive, as ``docker save`` writes one."""
         _script("load", "--name", self.name, str(archive))
 
+    def ended(self) -> list[str]:
+        """The programs that do not run."""
+        return [words[0] for words in self._status() if words[1:] == ["ended"]]
+
+    def memory_mb(self, program: str) -> float:
+        """What a program and those that it has started have in memory."""
+        (found,) = (words for words in self._status() if words[:2] == [program, "runs,"])
+        return float(found[2])
+
+    def _status(self) -> list[list[str]]:
+        return [line.split() for line in _script("status", "--name", self.name).splitlines()]
+
     def log(self, program: str) -> str:
         """All that a program has said."""
         return _script("logs", "--name", self.name, program)
@@ -151,10 +163,8 @@ class KueueBed:
     @property
     def host(self) -> str:
         """The address under which the bed and its pods reach this machine."""
-        (line,) = (
-            line for line in _script("status", "--name", self.name).splitlines() if "knows" in line
-        )
-        return line.split()[-1]
+        (words,) = (words for words in self._status() if "knows" in words)
+        return words[-1]
 
     @property
     def server(self) -> str:

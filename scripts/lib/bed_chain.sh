@@ -5,6 +5,7 @@
 chain_programs=(nats plugin operator interlink virtual-kubelet)
 virtual_node=interlink
 websocket_port=8443
+plugin_port=4000 recorder_port=4002
 virtual_kubelet_port=10260
 begin_sites=()  # what starts them
 
@@ -51,7 +52,7 @@ define_chain() {
     plugin)
         command=(env PYTHONPATH="$repo" INTERLINK_PLUGIN_CONFIG="$etc/plugin.yaml" "$python" -P -m gunicorn
             --config python:plugin_server.gunicorn_conf plugin_server.wsgi:app)
-        asked=http://127.0.0.1:4000/readyz ;;
+        asked=http://127.0.0.1:$plugin_port/readyz ;;
     operator)
         command=(env PYTHONPATH="$repo" "$python" -P -m kueue_nats --config "$etc/kueue-nats.yaml")
         asked=http://127.0.0.1:4001/healthz ;;
@@ -80,7 +81,6 @@ begin_chain() {
         begin_sites+=($!)
     done
     write_chain_configuration
-    launch plugin
     launch interlink
 }
 
@@ -103,16 +103,20 @@ in_venv() { PYTHONPATH="$repo" "$venv/bin/python" -P -m "$@"; }
 start_chain() {
     in_venv scripts.lib.chain_objects | apply
     account_kubeconfig interlink "$state/etc/virtual-kubelet.kubeconfig"
-    account_kubeconfig kueue-nats "$state/etc/kueue-nats.kubeconfig"
-    until_ready nats plugin interlink
     launch virtual-kubelet
+    account_token plugin >"$state/etc/plugin.token"
+    launch plugin
+    account_kubeconfig kueue-nats "$state/etc/kueue-nats.kubeconfig"
     launch operator
 }
 
-# A kubeconfig with a token of the ServiceAccount that has this name in a namespace of the same name.
+# A token of the ServiceAccount that has this name in a namespace of the same name.
+account_token() { kubectl create token "$1" --namespace "$1" --duration 720h || die "no token for $1"; } # NAME
+
+# A kubeconfig with such a token.
 account_kubeconfig() { # NAME FILE
     local token
-    token=$(kubectl create token "$1" --namespace "$1" --duration 720h) || die "no token for $1"
+    token=$(account_token "$1")
     sed "/^users:/,\$d" "$KUBECONFIG" >"$2"
     cat >>"$2" <<CONFIG
 users:
@@ -136,7 +140,7 @@ finish_chain() {
         die "MasterQueues are not served: $(log_end apply)"
     apply <"$repo/scripts/lib/bed_queues.yaml"
     say "waiting for the sites"
-    until_ready operator
+    until_ready nats plugin interlink operator
     until_true 60 "the sites in the queues (their submitters say why: $state/sites/*/log/submitter.*)" operator all_pools_are_alive
     say "waiting for interLink's node"
     until_ready virtual-kubelet
@@ -176,8 +180,14 @@ nats:
   inbox_prefix: _INBOX_plugin
   nkey_file: $credentials/plugin.nkey
   ca_file: $state/pki/ca.crt
-listen: http://127.0.0.1:4000
+listen: http://127.0.0.1:$plugin_port
 state_directory: /var/lib/plugin
+orphans:
+  api_server: https://127.0.0.1:6443
+  token_file: $state/etc/plugin.token
+  ca_file: $state/pki/ca.crt
+  after_s: 20
+  at_once: 1000
 CONFIG
     cat >"$state/etc/kueue-nats.yaml" <<CONFIG
 nats:
@@ -194,7 +204,7 @@ CONFIG
 InterlinkAddress: unix:///run/interlink.sock
 InterlinkPort: "0"
 SidecarURL: http://127.0.0.1
-SidecarPort: "4000"
+SidecarPort: "$plugin_port"
 VerboseLogging: true
 DataRootFolder: /run
 CONFIG
@@ -207,6 +217,43 @@ HTTP: {Insecure: true}
 KubeletHTTP: {Insecure: true}
 DisableCSR: true
 CONFIG
+}
+
+# --- recording ------------------------------------------------------------------------------------
+
+# Keep what interLink's API server sends to the plugin, until this script is told to end.
+record() { # FOLDER
+    local folder recorder
+    [ -n "$sites" ] || die "the bed \"$name\" has no interLink: scripts/bed up"
+    [ -n "$1" ] || die "where to keep what interLink sends?"
+    (umask 077 && mkdir -p "$1")
+    folder=$(realpath "$1")
+    # Where it writes is not seen inside the bed.
+    PYTHONPATH="$repo" nsenter --target "$machine" --net -- \
+        "$venv/bin/python" -P -m scripts.lib.bed_recorder "$folder" "$recorder_port" "$plugin_port" 9>&- &
+    recorder=$!
+    # shellcheck disable=SC2064
+    trap "end_record $recorder" EXIT
+    until_true 20 "the recorder" "" succeeds enter bash -c ": </dev/tcp/127.0.0.1/$recorder_port"
+    lead_interlink_to "$recorder_port"
+    say "what interLink sends is kept in $folder, until Ctrl-C"
+    wait "$recorder" || true
+    die "the recorder has ended"
+}
+
+end_record() { # PROCESS
+    lead_interlink_to "$plugin_port"
+    kill "$1" 2>/dev/null || true
+}
+
+# Start interLink's API server anew, with another way to the plugin.
+lead_interlink_to() { # PORT
+    lock_bed
+    sed -i "s/^SidecarPort: .*/SidecarPort: \"$1\"/" "$state/etc/interlink.yaml"
+    has_ended interlink || end_program TERM interlink
+    launch interlink
+    until_ready interlink
+    exec 9>&-
 }
 
 # --- sites ----------------------------------------------------------------------------------------

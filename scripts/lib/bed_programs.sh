@@ -138,15 +138,25 @@ until_ready() { # PROGRAM...
     done
 }
 
-# Send a signal to a program and wait for its end. It may end by itself before.
+# Send a signal to a program and wait for its end. It may end by itself before. A killed one takes along what it
+# has started, as a container does: left alone, gunicorn's workers would stay for as long as somebody waits.
 end_program() { # SIGNAL PROGRAM
     local pid
     pid=$(running "$2") || die "$2 does not run"
-    enter bash -c 'kill -"$1" "$2"' _ "$1" "$pid" 2>/dev/null || true
+    # shellcheck disable=SC2016
+    enter bash -c 'kill -"$1" -- "$2"' _ "$1" "$([ "$1" != KILL ] || echo -)$pid" 2>/dev/null || true
     until_true 60 "the end of $2" "$2" has_ended "$2"
 }
 
 # --- all of them ----------------------------------------------------------------------------------
+
+# What a program has in memory, in MB, with all that it has started in its session.
+memory_of() { # PID
+    cat "/proc/$machine/root/proc"/[0-9]*/stat 2>/dev/null | sed 's/.*) //' |
+        awk -v session="$1" -v page="$(getconf PAGESIZE)" '
+            $4 == session { pages += $22 }
+            END { printf "%d", pages * page / 1048576 }'
+}
 
 show_status() {
     local program pid
@@ -157,8 +167,7 @@ show_status() {
         if ! pid=$(running "$program"); then
             printf '  %-20s ended\n' "$program"
         else
-            printf '  %-20s runs, %s MB\n' "$program" \
-                "$(awk '$1 == "VmRSS:" { printf "%d", $2 / 1024 }' "/proc/$machine/root/proc/$pid/status")"
+            printf '  %-20s runs, %s MB\n' "$program" "$(memory_of "$pid")"
         fi
     done
 }

@@ -2,8 +2,8 @@
 
     python -m scripts.lib.chain_objects    prints the objects as JSON, for "kubectl apply -f -"
 
-The operator gets the rules that the chart gives it, the virtual kubelet those that it cannot do
-without.
+The operator and the plugin get the rules that the chart gives them, the virtual kubelet those that
+it cannot do without.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ RULES = CHART / "files" / "kueue-nats-rules.yaml"
 RBAC = "rbac.authorization.k8s.io"
 OPERATOR = "kueue-nats"  # its namespace, its ServiceAccount and what binds them
 VIRTUAL_KUBELET = "interlink"
+PLUGIN_RULES = CHART / "files" / "plugin-rules.yaml"
+PLUGIN = "plugin"
 
 Json = dict[str, Any]
 
@@ -64,6 +66,12 @@ def virtual_kubelet() -> list[Json]:
     return [*_account(name), *_bound("ClusterRole", {"name": name}, VIRTUAL_KUBELET_RULES, name)]
 
 
+def plugin() -> list[Json]:
+    """The plugin's ServiceAccount, by which it finds jobs whose pods are gone."""
+    rules = yaml.safe_load(PLUGIN_RULES.read_text(encoding="utf-8"))
+    return [*_account(PLUGIN), *_bound("ClusterRole", {"name": PLUGIN}, rules["cluster"], PLUGIN)]
+
+
 def _account(name: str) -> list[Json]:
     """A ServiceAccount in a namespace of the same name."""
     metadata = {"name": name, "namespace": name}
@@ -83,5 +91,5 @@ def _bound(kind: str, metadata: Json, rules: list[Json], account: str) -> list[J
 
 
 if __name__ == "__main__":
-    items = [*operator(), *virtual_kubelet()]
+    items = [*operator(), *plugin(), *virtual_kubelet()]
     sys.stdout.write(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))

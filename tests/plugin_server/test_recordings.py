@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import http.client
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from scripts.lib.bed_recorder import recorder
 from templates.build_config import BuildConfig, Claim, HostPath, Runtime, Volumes
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import until
@@ -81,8 +84,57 @@ def test_a_recorded_request_is_answered(gunicorn: Gunicorn, path: Path) -> None:
         assert answer.status == 200, body
     if answer.status != 200 and not follows:
         assert body.count("\n") == 1
-    elif recorded["path"] == "/status":
-        assert type(json.loads(body)) is (dict if recorded["body"] == [] else list)
+        return
+    check_answer(recorded["path"], recorded["body"], body)
+
+
+def check_answer(path: str, asked: Any, body: str) -> None:
+    """An answer 200 has the form that interLink can read, and lists all that was asked for."""
+    if path == "/create":
+        uid = asked["pod"]["metadata"]["uid"]
+        assert json.loads(body) == {"PodUID": uid, "PodJID": job_of(asked["pod"])}
+    elif path == "/delete":
+        assert body == "deleted"
+    elif path == "/status" and not asked:
+        resources = json.loads(body)["resources"]
+        assert all(type(resources[kind]) is str for kind in ("cpu", "memory", "pods"))
+    elif path == "/status":
+        for pod, told in zip(asked, json.loads(body)):
+            assert (told["UID"], told["name"]) == tuple(pod["metadata"][k] for k in ("uid", "name"))
+            names = [container["name"] for container in pod["spec"]["containers"]]
+            assert sorted(told["name"] for told in told["containers"]) == sorted(names)
+
+
+@pytest.mark.parametrize("version", ["0.6.2", "0.5.2-pre2"])
+def test_what_is_recorded_is_what_was_sent(
+    gunicorn: Gunicorn, tmp_path: Path, version: str
+) -> None:
+    """Recordings are played through the recorder of scripts/bed, which keeps the same ones."""
+    server = recorder(tmp_path, 0, gunicorn.port)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    played = [path for path in FILES if path.parent.name == version]
+    try:
+        for path in played:
+            recorded = json.loads(path.read_text())
+            connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+            body = json.dumps(recorded["body"])
+            headers = {**recorded["headers"], "Content-Length": str(len(body))}
+            connection.request(recorded["method"], recorded["path"], body, headers)
+            answer = connection.getresponse()
+            assert answer.status in (200, 400, 404)
+            connection.close()
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert contents(tmp_path.iterdir()) == contents(played)
+
+
+def contents(files: Iterable[Path]) -> list[str]:
+    """Recordings without what depends on how JSON is spelled."""
+    found = [json.loads(path.read_text()) for path in files]
+    for recorded in found:
+        del recorded["headers"]["Content-Length"]
+    return sorted(json.dumps(recorded, sort_keys=True) for recorded in found)
 
 
 @pytest.mark.parametrize("version", ["0.6.2", "0.5.2-pre2"])
