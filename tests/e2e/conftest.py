@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.traces import processes_of, traces
 from tests.e2e.users import User
 from tests.kueue_bed import KueueBed, running
 
@@ -24,9 +25,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[KueueBed]:
-    """One for the whole session; what a test creates in it is in a namespace of its own."""
+    """One for the whole session, of which nothing is left at its end.
+
+    What a test creates in it is in a namespace of its own.
+    """
     with running(f"e2e-{os.getpid()}", sites=SITES) as found:
         yield found
+        processes = processes_of(found)
+        there = {line.split()[0] for line in traces(found, processes)}
+    assert there >= {"process", "cable", "group", "file"}
+    assert traces(found, processes) == []
 
 
 @pytest.fixture

@@ -1,0 +1,34 @@
+"""What is left at the sites of pods that are gone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from scripts.lib.slurm_machines import all_processes
+from tests.kueue_bed import KueueBed
+
+UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+def remains(bed: KueueBed, sites: Collection[str], uids: Collection[str]) -> list[str]:
+    """Directories, queued jobs and processes of these pods."""
+    wanted, found = set(uids), list(_processes())
+    for name in sites:
+        site = bed.site(name)
+        jobs = site.home / "pool" / "jobs"
+        found += [f"{name}: directory {path.name}" for path in jobs.iterdir()]
+        if site.nodes:
+            queue = site.login("squeue", "--noheader", "--format=%j").split()
+            found += [f"{name}: queue {job}" for job in queue]
+    return sorted(line for line in found if wanted.intersection(UID.findall(line)))
+
+
+def _processes() -> Iterator[str]:
+    for pid in all_processes():
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        yield f"process {pid} {command.decode(errors='replace')}"
