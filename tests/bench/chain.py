@@ -48,7 +48,7 @@ PATIENCE_S = 3600
 ALONE = (
     "cd {folder} && mkdir spool && start=${{EPOCHREALTIME/./}} && "
     "ls -d job-* | xargs -P {slots} -I '{{}}' bash '{{}}/job.sh' '{folder}/{{}}' '{folder}/spool' "
-    "</dev/null >/dev/null && echo $((${{EPOCHREALTIME/./}} - start))"
+    ">/dev/null && echo $((${{EPOCHREALTIME/./}} - start))"
 )
 
 Json = dict[str, Any]
@@ -85,12 +85,12 @@ def prepare(bed: KueueBed) -> None:
     site.stop("submitter")
     site.start("submitter")
     nats = {"poolRegExp": SITE, "virtualNode": NODE, "riseAfter": 0}
-    flavor = {"name": "sites", "natsFlavor": nats, "canLendTo": [{"queue": QUEUE}]}
+    flavor = {"name": "sites", "natsFlavor": nats}
     master = {
         "apiVersion": "vk.io/v1",
         "kind": "MasterQueue",
-        "metadata": {"name": "bench"},
-        "spec": {"template": {"cohort": "bench"}, "flavors": [flavor]},
+        "metadata": {"name": QUEUE},
+        "spec": {"template": {"cohort": QUEUE}, "flavors": [flavor]},
     }
     queue = {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -104,7 +104,7 @@ def prepare(bed: KueueBed) -> None:
 
 def slots(bed: KueueBed) -> str:
     """The CPUs that the MasterQueue has of the site."""
-    spec = bed.get("clusterqueues.kueue.x-k8s.io", "bench")["spec"]
+    spec = bed.get("clusterqueues.kueue.x-k8s.io", QUEUE)["spec"]
     for group in spec.get("resourceGroups") or ():
         for resource in group["flavors"][0]["resources"]:
             if resource["name"] == "cpu":
@@ -214,7 +214,7 @@ def plugin_that_does_nothing(bed: KueueBed) -> Iterator[None]:
     """In the place of ours; the site's offers go on being heard by the operator."""
     bed.stop("plugin")
     options = ["--bind", "127.0.0.1:4000", "--worker-class", "gthread", "--threads", "128"]
-    gunicorn = [sys.executable, "-P", "-m", "gunicorn", *options, "--keep-alive", "150"]
+    gunicorn = [sys.executable, "-P", "-m", "gunicorn", *options, "--keep-alive", "150", "--no-control-socket"]
     command = [str(SCRIPT), "enter", "--name", bed.name, "--", "env", f"PYTHONPATH={REPO}"]
     words = [*command, *gunicorn, f"{null_plugin.__name__}:app"]
     with subprocess.Popen(words, start_new_session=True) as process:
@@ -258,7 +258,10 @@ def site_alone(bed: KueueBed) -> float:
         os.chown(path, USER_ID, USER_ID)
     line = ALONE.format(folder=folder, slots=SLOTS)
     code, told = site.attempt("bash", "-c", line, seconds=PATIENCE_S)
-    if code:
+    if code or not told.strip().isdigit():
         raise RuntimeError(f"the site alone: {told}")
+    took = int(told) / 1e6
+    if took < JOBS / SLOTS * SECONDS:
+        raise RuntimeError(f"the site alone: {took} s are too few for {JOBS} jobs of {SECONDS} s")
     shutil.rmtree(folder)
-    return int(told) / 1e6
+    return took
