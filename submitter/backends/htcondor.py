@@ -42,7 +42,7 @@ CAPACITY_S = 30.0  # how long what is offered is taken for what it was
 ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
 WHY = "the pod's job is over"
 DELETED = "the pod was deleted"
-_NONE_FOUND = ("not found", "Couldn't find/remove", "no jobs in the queue", "Permission denied")
+_NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
 
 
 class HTCondor(Backend):
@@ -63,11 +63,8 @@ class HTCondor(Backend):
         self._terms = Terms(rerun, self._options.releases, shared)
         self._arrivals = Arrivals(Journal(pool.directory))
         self._last: dict[str, Sighting] = {}
-        self._why = (
-            "",
-            "",
-            0.0,
-        )  # a job that finds no machine, what keeps it from that, since when
+        # A job that finds no machine, what keeps it from that, since when.
+        self._why = ("", "", 0.0)
         self._offer: dict[str, str] = {}
         self._offered = 0.0
         further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
@@ -226,7 +223,7 @@ class HTCondor(Backend):
         try:
             self._commands.run(program, [*arguments, "-constraint", constraint])
         except CommandFailed as error:
-            if not any(words in str(error) + error.output for words in _NONE_FOUND):
+            if _NONE_FOUND not in str(error) + error.output:
                 raise BackendUnavailable(str(error)) from None
 
     # --- room ---------------------------------------------------------------------------------
