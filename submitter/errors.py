@@ -7,7 +7,9 @@
         ├── NoRoom                the batch system takes no more jobs for now
         ├── SubmitRefused         the batch system said no to a job, for good
         ├── SubmitUnclear         nobody knows whether the batch system has taken a job
-        └── BackendUnavailable    the batch system could not be asked
+        ├── BackendUnavailable    the batch system could not be asked
+        ├── IssuerRefused         who gives tokens said no
+        └── IssuerUnavailable     who gives tokens could not be asked
 
 Every message is one line, for ``kubectl describe`` and for the log; none holds anything secret.
 """
@@ -50,3 +52,16 @@ class SubmitUnclear(SubmitterError):
 
 class BackendUnavailable(SubmitterError):
     """The batch system did not answer: nothing is known, so nothing changes."""
+
+
+class IssuerRefused(SubmitterError):
+    """An OpenID issuer does not give us a token: somebody has to do something about it."""
+
+
+class IssuerUnavailable(SubmitterError):
+    """An OpenID issuer did not answer, or not what can be understood: asked again later."""
+
+    def __init__(self, what: str, pause_s: float = 0.0) -> None:
+        super().__init__(one_line(what))
+        self.pause_s = pause_s
+        """For how long it asks to be left alone."""

@@ -39,6 +39,7 @@ CONNECTION = {
 EXTRA = {
     "kueue_nats/cluster.py": {"kubernetes", "urllib3"},
     "submitter/backends/kubernetes.py": {"kubernetes"},
+    "submitter/issuer.py": {"requests"},
     "templates/json_text.py": {"orjson"},
     "templates/nats_site.py": {"nkeys"},
     **{module: {"nats"} for module in CONNECTION},
