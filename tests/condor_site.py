@@ -12,64 +12,40 @@ others are in ``scripts/lib/condor_site.py``; ``restore`` makes good whatever th
 from __future__ import annotations
 
 import contextlib
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
-from scripts.lib.condor_site import MASTER, CondorSite
+from scripts.lib.condor_site import CondorSite
 from scripts.lib.slurm_files import CENTRE, CENTRE_PORT, USER, USER_ID
-from scripts.lib.slurm_machines import Machine, until
-from scripts.lib.slurm_site import OUTSIDE
-
-REPO = Path(__file__).resolve().parent.parent
-SCRIPT = REPO / "scripts" / "condor-site"
-PATIENCE_S = 60.0
+from scripts.lib.slurm_machines import until
+from tests.login_node import PATIENCE_S, LoginNode, run_script
 
 __all__ = ["CENTRE", "CENTRE_PORT", "USER", "USER_ID", "RunningSite", "running", "until"]
 
 
-class RunningSite(CondorSite):
+class RunningSite(LoginNode, CondorSite):
     """One that runs."""
 
-    def login(self, *command: str) -> str:
-        """What a command of the user's says, on the login node; it has to succeed."""
-        return self.do("login", *command, user=USER)
-
     def admin(self, *command: str) -> str:
-        """The same for the administrator of the access point."""
+        """What a command of the access point's administrator says."""
         return self.do("login", *command)
 
-    def program(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Python with our packages as the user on the login node, until it is told to end.
-
-        The process passes signals on, and cannot be killed without it.
-        """
-        with log.open("ab") as out:
-            return subprocess.Popen(
-                self.python(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
-
     def restore(self) -> None:
-        """No jobs, all machines and programs running, all slots idle."""
-        for name, first in self.facts["machines"].items():
-            if not Machine(*first).is_alive:
-                self.start(name)
-            self.plug(name)
-            for program in () if name == OUTSIDE else (MASTER, *self.programs(name)):
-                if not self.machine(name).processes(program):
-                    self.start(f"{program}@{name}")
-                self.thaw(f"{program}@{name}")
-        free = sorted(f"slot1@{name}.site.test Unclaimed" for name in self.nodes)
+        """No jobs, all machines and programs running."""
+        self.restore_parts()
+        nodes = set(self.nodes)
 
         def quiet() -> bool:
-            self.run("login", ["condor_vacate_job", "-fast", "-all"])
-            self.run("login", ["condor_rm", "-all"])
-            if self.run("login", ["condor_q", "-allusers", "-af", "ClusterId"]).stdout.strip():
+            """No job is in the queue, and the collector knows all nodes."""
+            queue = self.run("login", ["condor_q", "-allusers", "-af", "ClusterId"])
+            if queue.returncode != 0 or queue.stdout.strip():
+                self.run("login", ["condor_vacate_job", "-fast", "-all"])
+                self.run("login", ["condor_rm", "-all"])
+                self.run("login", ["condor_rm", "-forcex", "-all"])  # those that wait to be fetched
                 return False
-            slots = self.run("login", ["condor_status", "-af", "Name", "State"]).stdout
-            return sorted(slots.splitlines()) == free
+            slots = self.run("login", ["condor_status", "-af", "Machine"]).stdout.split()
+            return {name.partition(".")[0] for name in slots} == nodes
 
         until(quiet, PATIENCE_S, "a site without jobs")
 
@@ -78,29 +54,17 @@ class RunningSite(CondorSite):
 def running(
     folder: Path,
     nodes: int = 2,
-    shared: bool = True,
+    kind: Sequence[str] = (),
     settings: Optional[Mapping[str, str]] = None,
 ) -> Iterator[RunningSite]:
-    """A site that keeps its files in this folder; ``settings`` change its configuration."""
+    """A site that keeps its files in this folder; ``settings`` change its configuration.
+
+    ``kind``: --not-shared, or --element with a folder.
+    """
     changes = [f"--set={key}={value}" for key, value in (settings or {}).items()]
-    _script("up", str(folder), f"--nodes={nodes}", *changes, *([] if shared else ["--not-shared"]))
+    options = [f"--nodes={nodes}", *changes, *kind]
+    run_script("condor-site", "up", str(folder), *options)
     try:
         yield RunningSite(folder)
     finally:
-        _script("down", str(folder))
-
-
-def _script(*words: str) -> None:
-    process = subprocess.Popen(
-        [str(SCRIPT), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        told, _ = process.communicate()
-    except BaseException:
-        process.send_signal(signal.SIGTERM)
-        raise
-    assert process.returncode == 0, told
+        run_script("condor-site", "down", str(folder))

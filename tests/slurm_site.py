@@ -14,54 +14,36 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
 from scripts.lib.slurm_files import ACCOUNTS, CENTRE, CENTRE_PORT, USER, USER_ID
-from scripts.lib.slurm_machines import Machine, all_processes, until
-from scripts.lib.slurm_site import OUTSIDE, Site
+from scripts.lib.slurm_machines import all_processes, until
+from scripts.lib.slurm_site import OUTSIDE
+from tests.login_node import PATIENCE_S, REPO, LoginNode, run_script
 
-REPO = Path(__file__).resolve().parent.parent
 SCRIPT = REPO / "scripts" / "slurm-site"
-PATIENCE_S = 60.0
 
 __all__ = ["ACCOUNTS", "CENTRE", "CENTRE_PORT", "USER", "USER_ID", "SlurmSite", "running", "until"]
 
 
-class SlurmSite(Site):
+class SlurmSite(LoginNode):
     """One that runs."""
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__(directory)
-        self._unplugged: set[str] = set()
+    def everything(self, name: str) -> Sequence[str]:
+        return [] if name == OUTSIDE else ["munged", *self.programs(name)]
 
     # --- commands -------------------------------------------------------------------------------
 
-    def login(self, *command: str) -> str:
-        """What a command of the user's says, on the login node; it has to succeed."""
-        return self.do("login", *command, user=USER)
-
     def admin(self, *command: str) -> str:
-        """The same for the administrator, beside the controller."""
+        """What a command of the administrator's says, beside the controller."""
         return self.do("ctl", *command)
 
     def attempt(self, *command: str, seconds: float = PATIENCE_S) -> tuple[int, str]:
         """The exit code of a command of the user's, and all that it says."""
         done = self.run("login", command, USER, seconds)
         return done.returncode, done.stdout + done.stderr
-
-    def program(self, arguments: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
-        """Python with our packages as the user on the login node, until it is told to end.
-
-        The process passes signals on, and cannot be killed without it.
-        """
-        with log.open("ab") as out:
-            return subprocess.Popen(
-                self.python(arguments), stdin=subprocess.DEVNULL, stdout=out, stderr=out
-            )
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -123,17 +105,9 @@ class SlurmSite(Site):
         lines = self.admin("sinfo", "-h", "-N", "-p", "main", "-o", "%N %t").splitlines()
         return {name: state.rstrip("*~#!%$@^-") for name, state in map(str.split, lines)}
 
-    def unplug(self, name: str) -> None:
-        self._unplugged.add(name)
-        super().unplug(name)
-
-    def plug(self, name: str) -> None:
-        super().plug(name)
-        self._unplugged.discard(name)
-
     def restore(self) -> None:
         """No jobs, all machines and programs running, all nodes idle."""
-        self._restore_parts()
+        self.restore_parts()
         if self._is_quiet():
             return
         nodes = ",".join(self.nodes)
@@ -151,17 +125,6 @@ class SlurmSite(Site):
         told = self.admin("bash", "-c", "sinfo -h -N -p main -o %t; squeue -h -o job").split()
         return told == ["idle"] * len(self.nodes)
 
-    def _restore_parts(self) -> None:
-        for name, first in self.facts["machines"].items():
-            if not Machine(*first).is_alive:
-                self.start(name)
-            if name in self._unplugged:
-                self.plug(name)
-            for program in () if name == OUTSIDE else ("munged", *self.programs(name)):
-                if not self.machine(name).processes(program):
-                    self.start(f"{program}@{name}")
-                self.thaw(f"{program}@{name}")
-
 
 @contextlib.contextmanager
 def running(
@@ -173,24 +136,8 @@ def running(
     """A site that keeps its files in this folder; ``settings`` are changes of slurm.conf."""
     changes = [f"--set={key}={value}" for key, value in (settings or {}).items()]
     options = [f"--nodes={nodes}", *changes, *([] if accounting else ["--no-accounting"])]
-    _script("up", str(folder), *options)
+    run_script("slurm-site", "up", str(folder), *options)
     try:
         yield SlurmSite(folder)
     finally:
-        _script("down", str(folder))
-
-
-def _script(*words: str) -> None:
-    process = subprocess.Popen(
-        [str(SCRIPT), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        told, _ = process.communicate()
-    except BaseException:
-        process.send_signal(signal.SIGTERM)
-        raise
-    assert process.returncode == 0, told
+        run_script("slurm-site", "down", str(folder))

@@ -7,11 +7,7 @@
 #                                                         its /home, and where: under the path that it has here, too
 set -euo pipefail
 
-# Whatever loses its parent is waited for here.
-hold() {
-    trap : TERM INT HUP
-    while :; do sleep 1000000 & wait $! || true; done
-}
+. "${BASH_SOURCE[0]%/*}/machines.sh"
 
 # A root of its own: what is in ROOT, with all that is written to it kept in memory, until this machine ends.
 make_root() { # NAME ROOT DIR REPOSITORY HOME
@@ -39,7 +35,13 @@ make_root() { # NAME ROOT DIR REPOSITORY HOME
     cp "$3/etc/$1.conf" etc/condor/config.d/00-site
     cp "$3/etc/hosts" etc/hosts
     cp "$3/etc/nsswitch.conf" etc/nsswitch.conf
-    install -D -m 600 "$3/etc/POOL" etc/condor/passwords.d/POOL
+    cp "$3/etc/mapfile" etc/condor/mapfile
+    if [ -e "$3/etc/key.pem" ]; then
+        install -D -m 644 "$3/etc/ca.pem" etc/condor/tls/ca.pem
+        [ "$1" = away ] || install -m 600 "$3/etc/cert.pem" "$3/etc/key.pem" etc/condor/tls
+    fi
+    # Whoever has it belongs to the site.
+    [ "$1" = away ] || install -D -m 600 "$3/etc/POOL" etc/condor/passwords.d/POOL
     mount -t proc proc proc
     mount -t sysfs -o ro sysfs sys
     make_devices
@@ -51,50 +53,15 @@ make_root() { # NAME ROOT DIR REPOSITORY HOME
     cd /
 }
 
-# Only what every machine has.
-make_devices() {
-    mount -t tmpfs -o mode=755 tmpfs dev
-    local name
-    while read -r name major minor; do
-        mknod -m 666 "dev/$name" c "$major" "$minor"
-    done <<'DEVICES'
-null 1 3
-zero 1 5
-full 1 7
-random 1 8
-urandom 1 9
-tty 5 0
-fuse 10 229
-DEVICES
-    mkdir dev/pts dev/shm
-    mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts dev/pts
-    mount -t tmpfs -o mode=1777 tmpfs dev/shm
-    ln -s pts/ptmx dev/ptmx
-    ln -s /proc/self/fd dev/fd
-    ln -s /proc/self/fd/0 dev/stdin
-    ln -s /proc/self/fd/1 dev/stdout
-    ln -s /proc/self/fd/2 dev/stderr
-}
-
 case $1 in
 site)
     hostname site
     mount -t proc proc /proc
-    ip link set lo up
-    ip link add site type bridge
-    ip link set site up
-    echo ready
-    exec >&2
-    read -r _ <&"$2" || exit 1
-    eval "exec $2<&-"
-    hold
+    be_site "$2"
     ;;
 machine)
     hostname "$2"
     make_root "${@:2}"
-    ip link set lo up
-    echo ready
-    exec >&2
-    hold
+    be_machine
     ;;
 esac

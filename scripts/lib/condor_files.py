@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scripts.lib.slurm_files import CENTRE, OUTSIDE, addresses, node_names
+from scripts.lib.slurm_files import CENTRE, OUTSIDE, USER, addresses, node_names
 
 DOMAIN = "site.test"
 CPUS, MEMORY_MB, GPUS = 8, 8000, 2  # what each node pretends to have; GPUs only the last one
 DAEMONS = {"ctl": "COLLECTOR NEGOTIATOR", "login": "SCHEDD"}  # nodes have STARTD
+AWAY = "away"  # in a site that is a computing element: the machine from which it is used
+AWAY_ADDRESS = "10.77.0.3"
+IAM, IAM_PORT = f"iam.{DOMAIN}", 8443  # who gives tokens for it; there has to be one at "ctl"
+AUDIENCE = f"ce.{DOMAIN}"
+CLIENT = "interlink"  # the subject of tokens that are the user's
 NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\n"
 
 # Of every machine. Patience that suits tests: what has died is noticed within seconds.
@@ -57,16 +62,57 @@ SETTINGS = {
 }
 
 
+# Of the access point and the collector of a computing element: tokens, over TLS.
+OF_ELEMENT = {
+    "SEC_DEFAULT_AUTHENTICATION_METHODS": "FS, IDTOKENS, SCITOKENS",
+    "SEC_CLIENT_AUTHENTICATION_METHODS": "FS, IDTOKENS",
+    "SEC_READ_AUTHENTICATION": "REQUIRED",
+    "SEC_READ_AUTHENTICATION_METHODS": "FS, IDTOKENS, SCITOKENS",
+    "SEC_READ_ENCRYPTION": "REQUIRED",
+    "SEC_READ_INTEGRITY": "REQUIRED",
+    "ALLOW_READ": f"*@{DOMAIN}, condor@password",
+    "AUTH_SSL_SERVER_CERTFILE": "/etc/condor/tls/cert.pem",
+    "AUTH_SSL_SERVER_KEYFILE": "/etc/condor/tls/key.pem",
+    "AUTH_SSL_SERVER_CAFILE": "/etc/condor/tls/ca.pem",
+    "SCITOKENS_SERVER_AUDIENCE": AUDIENCE,
+    "CERTIFICATE_MAPFILE": "/etc/condor/mapfile",
+    "CERTIFICATE_MAPFILE_ASSUME_HASH_KEYS": "true",
+    # How long a session outlives the token that it began with; not those of the daemons.
+    "SEC_DEFAULT_SESSION_DURATION": "30",
+    "SEC_READ_SESSION_DURATION": "30",
+    "SEC_WRITE_SESSION_DURATION": "30",
+    "SEC_DAEMON_SESSION_DURATION": "86400",
+    "SEC_NEGOTIATOR_SESSION_DURATION": "86400",
+    "SEC_ADVERTISE_STARTD_SESSION_DURATION": "86400",
+    "SEC_ADVERTISE_SCHEDD_SESSION_DURATION": "86400",
+    "SEC_ADVERTISE_MASTER_SESSION_DURATION": "86400",
+}
+MAPFILE = f"SCITOKENS https://{IAM}:{IAM_PORT},{CLIENT} {USER}@{DOMAIN}\n"
+
+
+def places_of(nodes: Sequence[str], *, element: bool) -> dict[str, str]:
+    """Each machine's address in the site's own network."""
+    return {**addresses(nodes), **({AWAY: AWAY_ADDRESS} if element else {})}
+
+
 def configuration(
-    nodes: Sequence[str], *, shared: bool, changes: Mapping[str, str]
+    nodes: Sequence[str], *, shared: bool, element: bool, changes: Mapping[str, str]
 ) -> dict[str, str]:
     """The files of a site by their names: NAME.conf of each machine, hosts and nsswitch.conf."""
-    places = addresses(nodes)
-    files = {f"{name}.conf": _config(name, places, nodes, shared, changes) for name in places}
-    files["outside.conf"] = ""
+    places = places_of(nodes, element=element)
+    own = OF_ELEMENT if element else {}
+    files = {
+        f"{name}.conf": _config(
+            name, places, nodes, shared, {**(own if name in DAEMONS else {}), **changes}
+        )
+        for name in addresses(nodes)
+    }
+    files["outside.conf"] = files[f"{AWAY}.conf"] = ""
     lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}"]
     lines += [f"{address} {name}.{DOMAIN} {name}" for name, address in places.items()]
-    return {**files, "hosts": "\n".join(lines) + "\n", "nsswitch.conf": NSSWITCH}
+    lines.append(f"{places['ctl']} {IAM}")
+    hosts = "\n".join(lines) + "\n"
+    return {**files, "hosts": hosts, "nsswitch.conf": NSSWITCH, "mapfile": MAPFILE}
 
 
 def _config(
@@ -89,4 +135,4 @@ def _config(
     return "".join(f"{key} = {value}\n" for key, value in {**SETTINGS, **own, **changes}.items())
 
 
-__all__ = ["addresses", "configuration", "node_names"]
+__all__ = ["configuration", "node_names", "places_of"]

@@ -11,9 +11,9 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from scripts.lib import condor_files
 from scripts.lib import slurm_files as files
@@ -35,6 +35,7 @@ SCRIPT = Path(__file__).resolve().parent / "condor-machines.sh"
 FOLDERS = ("etc", "home", "apart", "witness", "log", "state", "machines")
 PATIENCE_S = 60.0
 MASTER = "condor_master"
+AUTHORITY = "/etc/condor/tls/ca.pem"  # on machines of a computing element
 DAEMONS = {
     "ctl": ["condor_collector", "condor_negotiator"],
     "login": ["condor_schedd"],
@@ -49,20 +50,32 @@ class Plan(NamedTuple):
     python: str  # in there, with what our packages need
     nodes: int = 2
     shared: bool = True  # whether nodes see the login node's home directories
+    element: Optional[Path] = None  # if it is used from another machine: who it is (ca, cert, key)
     changes: Mapping[str, str] = {}  # of the configuration
 
 
 class CondorSite(Site):
     """The site of one folder; several objects and processes may speak for it."""
 
+    @property
+    def door(self) -> str:
+        """Where the submitter belongs: the machine that has the users, and the cable outside."""
+        return condor_files.AWAY if self.facts["element"] else "login"
+
+    def python(self, arguments: Sequence[str]) -> list[str]:
+        python = ["env", f"PYTHONPATH={REPOSITORY}", self.facts["python"], "-P"]
+        return self.command(self.door, [*python, *arguments], files.USER)
+
     def programs(self, name: str) -> list[str]:
-        """What condor_master keeps running on a machine."""
-        return ON_NODES if name in self.nodes else DAEMONS.get(name, [])
+        """What runs on a machine: condor_master, and what that keeps running."""
+        if name in self.nodes:
+            return [MASTER, *ON_NODES]
+        return [MASTER, *DAEMONS[name]] if name in DAEMONS else []
 
     def start_machine(self, name: str) -> None:
         """One machine with its cables, on which nothing runs."""
         home = self.directory / "home"
-        if not self.facts["shared"] and name != "login":
+        if not self.facts["shared"] and name != self.door:
             home = self.directory / "apart" / name
         _make_home(home)
         words = [name, self.facts["root"], str(self.directory), str(SOURCES), str(home)]
@@ -70,15 +83,16 @@ class CondorSite(Site):
         machine = start_inside(self.building, command, self.directory)
         self.note(machines={**self.facts["machines"], name: machine})
         if name != OUTSIDE:
-            connect(self.building, name, machine, files.addresses(self.nodes)[name])
-        if name == "login":
+            places = condor_files.places_of(self.nodes, element=self.facts["element"])
+            connect(self.building, name, machine, places[name])
+        if name == self.door:
             self._connect_outside(machine)
 
     def start_program(self, program: str, name: str) -> None:
         """Start condor_master, or wait until it has brought back what was killed below it."""
         machine = self.machine(name)
         if program == MASTER:
-            self.do(name, MASTER)
+            self.do(name, "env", f"SCITOKEN_CONFIG_TLS_CA_FILE={AUTHORITY}", MASTER)
         seconds, where = PATIENCE_S, f"see {self.directory}/log/{name}"
         until(lambda: machine.processes(program), seconds, f"{program} on {name}: {where}")
 
@@ -90,7 +104,7 @@ class CondorSite(Site):
                 raise Trouble(f"{name} runs already")
             if not program:
                 self.start_machine(name)
-            for one in (program,) if program else (MASTER, *self.programs(name)):
+            for one in (program,) if program else self.programs(name):
                 self.start_program(one, name)
 
     def down(self) -> None:
@@ -130,14 +144,15 @@ def up(site: CondorSite, plan: Plan) -> None:
     """Start all of it; whatever keeps it from that, nothing is left running."""
     site.directory.mkdir(parents=True, exist_ok=True)
     with site.locked(), _building(site, plan):
-        for name in (OUTSIDE, "ctl", "login", *site.nodes):
+        away = [condor_files.AWAY] if plan.element else []
+        for name in (OUTSIDE, "ctl", "login", *away, *site.nodes):
             site.start_machine(name)
         outside = site.machine(OUTSIDE)
         subprocess.run(outside.enter(["nft", "-f", "-"]), input=files.BORDER, text=True, check=True)
         address = (files.OUTSIDE, files.CENTRE_PORT)
         start_relay(site.building, outside, address, site.directory / "nats-port")
         for name in ("ctl", "login", *site.nodes):
-            site.do(name, MASTER)
+            site.start_program(MASTER, name)
         _wait_for_pool(site)
 
 
@@ -154,6 +169,7 @@ def _building(site: CondorSite, plan: Plan) -> Iterator[None]:
             machines={},
             nodes=files.node_names(plan.nodes),
             shared=plan.shared,
+            element=plan.element is not None,
             root=str(plan.root),
             python=plan.python,
             user=files.USER,
@@ -186,9 +202,14 @@ def _make_folders(site: CondorSite, plan: Plan) -> None:
         (site.directory / name).mkdir()
     (site.directory / "witness").chmod(0o777)
     nodes = files.node_names(plan.nodes)
-    texts = condor_files.configuration(nodes, shared=plan.shared, changes=plan.changes)
+    texts = condor_files.configuration(
+        nodes, shared=plan.shared, element=plan.element is not None, changes=plan.changes
+    )
     for name, text in texts.items():
         (site.directory / "etc" / name).write_text(text)
+    if plan.element is not None:
+        for name in ("ca.pem", "cert.pem", "key.pem"):
+            shutil.copy(plan.element / name, site.directory / "etc")
     key = site.directory / "etc" / "POOL"  # by which the site's machines know each other
     key.touch(0o600)
     key.write_bytes(os.urandom(64))
@@ -198,8 +219,8 @@ def _wait_for_pool(site: CondorSite) -> None:
     """Until the collector knows all nodes and the access point, which takes jobs."""
 
     def ready() -> bool:
-        nodes = site.run("login", ["condor_status", "-af", "Machine"], files.USER)
-        schedds = site.run("login", ["condor_status", "-schedd", "-af", "Name"], files.USER)
+        nodes = site.run("login", ["condor_status", "-af", "Machine"])
+        schedds = site.run("login", ["condor_status", "-schedd", "-af", "Name"])
         queue = site.run("login", ["condor_q", "-totals"], files.USER)
         known = len(set(nodes.stdout.split())) == len(site.nodes)
         return known and bool(schedds.stdout) and queue.returncode == 0

@@ -6,11 +6,7 @@
 #   slurm-machines.sh machine NAME DIR              one of its machines, inside of the site
 set -euo pipefail
 
-# Whatever loses its parent is waited for here.
-hold() {
-    trap : TERM INT HUP
-    while :; do sleep 1000000 & wait $! || true; done
-}
+. "${BASH_SOURCE[0]%/*}/machines.sh"
 
 # A root of its own: what is in ROOT, read only, with what belongs to this site from DIR.
 make_root() { # ROOT DIR REPOSITORY
@@ -48,36 +44,10 @@ make_root() { # ROOT DIR REPOSITORY
     mount --bind "$2/spool" var/spool/slurm
     mount --bind "$2/database" var/lib/mysql
     mount -t proc proc proc
-    make_devices
+    make_devices gpu0 1 3 gpu1 1 3  # GPUs that are none
     pivot_root . old
     umount -l /old
     cd /
-}
-
-# Only what every machine has, and GPUs that are none.
-make_devices() {
-    mount -t tmpfs -o mode=755 tmpfs dev
-    local name
-    while read -r name major minor; do
-        mknod -m 666 "dev/$name" c "$major" "$minor"
-    done <<'DEVICES'
-null 1 3
-zero 1 5
-full 1 7
-random 1 8
-urandom 1 9
-tty 5 0
-fuse 10 229
-gpu0 1 3
-gpu1 1 3
-DEVICES
-    mkdir dev/pts dev/shm
-    mount -t devpts -o newinstance,ptmxmode=666,mode=620 devpts dev/pts
-    ln -s pts/ptmx dev/ptmx
-    ln -s /proc/self/fd dev/fd
-    ln -s /proc/self/fd/0 dev/stdin
-    ln -s /proc/self/fd/1 dev/stdout
-    ln -s /proc/self/fd/2 dev/stderr
 }
 
 # Where an administrator installs things: all of it as it was, and writable.
@@ -104,14 +74,7 @@ case $1 in
 site)
     hostname site
     make_root "$2" "$3" "$4"
-    ip link set lo up
-    ip link add site type bridge
-    ip link set site up
-    echo ready
-    exec >&2
-    read -r _ <&"$5" || exit 1
-    eval "exec $5<&-"
-    hold
+    be_site "$5"
     ;;
 machine)
     hostname "$2"
@@ -126,9 +89,6 @@ machine)
     mkdir -p "$3/home"
     mount --bind /home "$3/home"
     [ "$2" != login ] || make_writable
-    ip link set lo up
-    echo ready
-    exec >&2
-    hold
+    be_machine
     ;;
 esac

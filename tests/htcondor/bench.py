@@ -19,7 +19,7 @@ from templates.manifests import read_manifests
 from templates.results import JobState, fold, parse_lines
 from templates.states import ENDED
 from tests.condor_site import USER, USER_ID, RunningSite
-from tests.submitter.rig import eventually, manifest_of
+from tests.submitter.rig import PATIENCE_S, eventually, manifest_of
 
 WAIT = "while :; do sleep 0.2; done"
 
@@ -77,7 +77,7 @@ class Bench:
         return self.condor.poll([ticket]).get(ticket.name)
 
     def until(
-        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = 60
+        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = PATIENCE_S
     ) -> Sighting:
         def look() -> Optional[Sighting]:
             seen = self.sight(ticket)
@@ -85,7 +85,7 @@ class Bench:
 
         return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
 
-    def ended(self, ticket: Ticket, seconds: float = 60) -> Sighting:
+    def ended(self, ticket: Ticket, seconds: float = PATIENCE_S) -> Sighting:
         return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
 
     def state(self, ticket: Ticket) -> JobState:
@@ -96,7 +96,7 @@ class Bench:
         return found is not None and found.state == "running"
 
     def until_it_runs(self, ticket: Ticket) -> None:
-        eventually(lambda: self.runs(ticket), 60, str(ticket))
+        eventually(lambda: self.runs(ticket), why=str(ticket))
 
     def value(self, ticket: Ticket, *attributes: str) -> str:
         """Attributes of a job in the queue, as condor_q prints them; empty when it is not there."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +12,20 @@ from submitter import command
 from submitter.backends.base import Ticket
 from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused
 from templates.states import ENDED, QUEUED, STARTED
-from tests.condor_site import RunningSite, running
+from tests.condor_site import RunningSite
 from tests.htcondor.bench import WAIT, Bench
 from tests.submitter.rig import eventually
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
-    with running(tmp_path_factory.mktemp("condor") / "site") as one:
-        yield one
+@pytest.fixture
+def bench(site: RunningSite) -> Bench:
+    return Bench(site)
 
 
 @pytest.fixture
-def bench(site: RunningSite) -> Iterator[Bench]:
-    yield Bench(site)
-    site.restore()
-
-
-@pytest.fixture
-def again(site: RunningSite) -> Iterator[Bench]:
+def again(site: RunningSite) -> Bench:
     """One whose jobs may be started again."""
-    yield Bench(site, rerun=True)
-    site.restore()
+    return Bench(site, rerun=True)
 
 
 # --- the usual way --------------------------------------------------------------------------------
@@ -81,7 +72,6 @@ def test_what_the_pod_asks_for_reaches_htcondor(site: RunningSite) -> None:
     for name, value in wanted.items():
         assert bench.value(ticket, name).strip("()") == value
     assert 'Machine =!= "a \\" b)"' in bench.value(ticket, "Requirements")
-    site.restore()
 
 
 def test_a_job_with_a_gpu_gets_one(bench: Bench) -> None:
@@ -151,7 +141,7 @@ def test_no_room(bench: Bench) -> None:
                 return True
             return False
 
-        eventually(is_full, 30, "no room")
+        eventually(is_full, why="no room")
     finally:
         bench.site.admin("bash", "-c", f"rm {limit}; condor_reconfig -schedd")
     bench.condor.cancel([first], kill=True)
@@ -181,11 +171,10 @@ def test_a_job_that_is_removed(bench: Bench) -> None:
 def test_a_time_limit(site: RunningSite) -> None:
     bench = Bench(site, commands={"allowed_job_duration": "3"})
     ticket = bench.submit(WAIT)
-    seen = bench.ended(ticket, 120)
+    seen = bench.ended(ticket)
     assert (seen.reason, seen.exit_code) == ("TimeLimit", 143)
     bench.condor.clean([ticket])
     assert bench.value(ticket, "ClusterId") == ""
-    site.restore()
 
 
 def test_an_evicted_job_is_over(bench: Bench) -> None:
@@ -204,7 +193,7 @@ def test_an_evicted_job_starts_again_where_it_may(again: Bench, tmp_path: Path) 
     again.until_it_runs(ticket)
     first = again.state(ticket).run
     again.site.admin("condor_vacate_job", "-fast", ticket.native)
-    eventually(lambda: again.state(ticket).run > first and again.runs(ticket), 90, str(ticket))
+    eventually(lambda: again.state(ticket).run > first and again.runs(ticket), why=str(ticket))
     go.touch()
     seen = again.ended(ticket)
     assert (seen.phase, seen.exit_code) == (ENDED, 5)
@@ -225,7 +214,7 @@ def test_a_job_is_killed_at_once(bench: Bench) -> None:
     ticket = bench.submit("trap '' TERM; " + WAIT, grace=600)
     bench.until_it_runs(ticket)
     bench.condor.cancel([ticket], kill=True)
-    bench.ended(ticket, 60)
+    bench.ended(ticket)
     bench.condor.cancel([ticket], kill=True)  # once more does no harm
 
 
@@ -251,5 +240,5 @@ def test_no_answer_is_no_news(bench: Bench) -> None:
             return False
         return seen is not None and seen.phase == STARTED
 
-    eventually(goes_on, 60, "the schedd is back")
+    eventually(goes_on, why="the schedd is back")
     assert bench.runs(ticket)

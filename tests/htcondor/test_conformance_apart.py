@@ -8,26 +8,21 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.condor_site import USER_ID, RunningSite, running
-from tests.htcondor.test_conformance import *  # noqa: F403 - its tests are run here, too
-from tests.htcondor.test_conformance import AtTheSite
-from tests.nats_server import NatsServer
-from tests.processes import kill_left
+from tests.condor_site import RunningSite
 from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.at_a_site import *  # noqa: F403 - its fixtures are used here
+from tests.submitter.at_a_site import own_folder
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, Submitter, eventually, job_of
+from tests.submitter.rig import Centre, eventually, job_of
+from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
 
-conformance.BACKENDS["apart"] = {"backend": "htcondor", "options": {"shared": False}}
-conformance.ONE_AT_A_TIME["apart"] = {
-    "options": {"shared": False, "commands": {"concurrency_limits": "one"}}
-}
+conformance.BACKENDS["apart"] = {"backend": "htcondor"}
+conformance.ONE_AT_A_TIME["apart"] = {"options": {"commands": {"concurrency_limits": "one"}}}
 
 pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
     pytest.mark.htcondor,
@@ -35,42 +30,26 @@ pytestmark = [  # type: ignore[assignment] # in place of the one that was import
 ]
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
-    with running(tmp_path_factory.mktemp("apart") / "site", shared=False) as one:
-        yield one
+@pytest.fixture(scope="session")
+def the_site(the_apart_site: RunningSite) -> RunningSite:
+    return the_apart_site
 
 
 @pytest.fixture
 def tmp_path(site: RunningSite) -> Path:
     """A folder that jobs can write into, too."""
-    folder = site.directory / "witness" / uuid.uuid4().hex[:8]
-    folder.mkdir()
-    os.chown(folder, USER_ID, USER_ID)
-    return folder
+    return own_folder(site.directory / "witness")
 
 
 @pytest.fixture
-def start(nats: NatsServer, centre: Centre, site: RunningSite, tmp_path: Path) -> Iterator[Start]:
-    """Starts submitters of a pool in a folder that only the access point has."""
-    home = site.home / tmp_path.name
-    home.mkdir()
-    os.chown(home, USER_ID, USER_ID)
-    started: list[AtTheSite] = []
+def home(site: RunningSite) -> Path:
+    """Where the pool is: in a folder that only the access point has."""
+    return own_folder(site.home)
 
-    def start_one(**pool: Any) -> Submitter:
-        for folder in [path for path in tmp_path.rglob("*") if path.is_dir()]:
-            os.chown(folder, USER_ID, USER_ID)
-        one = AtTheSite(nats, home, site, **pool)
-        started.append(one)
-        return one.until_ready(centre)
 
-    yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
-    site.restore()
-    kill_left(home)
+@pytest.fixture
+def options() -> dict[str, Any]:
+    return {"shared": False}
 
 
 # --- two tests that look at what such a job has not -----------------------------------------------
@@ -86,7 +65,7 @@ def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]
     submitter.stop(signal.SIGKILL)
     (tmp_path / "go").touch()
     stream = submitter.directory / "jobs" / job.name / "stream"
-    eventually(lambda: b"state=finished" in stream.read_bytes(), 60)
+    eventually(lambda: b"state=finished" in stream.read_bytes())
     for dropped in (submitter.directory / "spool").iterdir():
         dropped.unlink()  # as another submitter would have done by now
     submitter.until_ready(centre)

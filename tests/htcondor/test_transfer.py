@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,21 +14,19 @@ from templates.build_config import BuildConfig, Script
 from templates.errors import ConfigError
 from templates.states import QUEUED
 from templates.volumes import File
-from tests.condor_site import RunningSite, running
+from tests.condor_site import RunningSite
 from tests.htcondor.bench import WAIT, Bench
 from tests.submitter.rig import eventually
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSite]:
-    with running(tmp_path_factory.mktemp("apart") / "site", shared=False) as one:
-        yield one
+@pytest.fixture(scope="session")
+def the_site(the_apart_site: RunningSite) -> RunningSite:
+    return the_apart_site
 
 
 @pytest.fixture
-def bench(site: RunningSite) -> Iterator[Bench]:
-    yield Bench(site, shared=False)
-    site.restore()
+def bench(site: RunningSite) -> Bench:
+    return Bench(site, shared=False)
 
 
 def test_the_machines_do_not_see_the_pool(bench: Bench) -> None:
@@ -46,7 +43,7 @@ def test_logs_and_states_come_back_while_a_job_runs(bench: Bench) -> None:
         bench.sight(ticket)
         return bench.runs(ticket) and log.exists() and log.read_bytes() == b"first\n"
 
-    eventually(has_begun, 60, str(ticket))
+    eventually(has_begun, why=str(ticket))
     go.touch()
     seen = bench.ended(ticket)
     assert (seen.exit_code, seen.message) == (3, "HTCondor: Completed: exit code 3")
@@ -62,7 +59,6 @@ def test_without_streams_all_of_it_comes_at_the_end(site: RunningSite) -> None:
     assert bench.ended(ticket).exit_code == 4
     assert (Path(ticket.directory) / "logs" / "main.0.log").read_bytes() == b"first\n"
     assert bench.state(ticket).exit_code == 4
-    site.restore()
 
 
 def test_secrets_are_nobody_elses_and_do_not_stay(bench: Bench) -> None:
@@ -94,7 +90,7 @@ def test_a_job_that_is_deleted_has_its_last_word(bench: Bench) -> None:
         bench.sight(ticket)
         return bench.runs(ticket)
 
-    eventually(runs, 60, str(ticket))
+    eventually(runs, why=str(ticket))
     bench.condor.cancel([ticket], kill=False)
     assert bench.ended(ticket).reason == "Removed"
     assert (Path(ticket.directory) / "logs" / "main.0.log").read_bytes() == b"told\n"

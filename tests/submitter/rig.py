@@ -32,9 +32,12 @@ from tests.nats_server import NatsServer
 REPO = Path(__file__).resolve().parent.parent.parent
 POOL = "site"
 Result = TypeVar("Result")
+PATIENCE_S = 120.0  # for what has to come: machines may be slow
 
 
-def eventually(what: Callable[[], Optional[Result]], seconds: float = 30, why: str = "") -> Result:
+def eventually(
+    what: Callable[[], Optional[Result]], seconds: float = PATIENCE_S, why: str = ""
+) -> Result:
     """The first true result, looked for until the time is up."""
     end = time.monotonic() + seconds
     while True:
@@ -164,7 +167,9 @@ class Centre:
         states = self.query(job).states
         return states[0] if states else None
 
-    def until(self, job: str, what: Callable[[JobStatus], Any], seconds: float = 30) -> JobStatus:
+    def until(
+        self, job: str, what: Callable[[JobStatus], Any], seconds: float = PATIENCE_S
+    ) -> JobStatus:
         """The job's status, once something is true of it."""
 
         def look() -> Optional[JobStatus]:
@@ -173,10 +178,10 @@ class Centre:
 
         return eventually(look, seconds, f"{job}: {self.status(job)}")
 
-    def ended(self, job: str, seconds: float = 30) -> JobStatus:
+    def ended(self, job: str, seconds: float = PATIENCE_S) -> JobStatus:
         return self.until(job, lambda status: status.phase == ENDED, seconds)
 
-    def until_gone(self, job: str, seconds: float = 30) -> None:
+    def until_gone(self, job: str, seconds: float = PATIENCE_S) -> None:
         eventually(lambda: job in self.query(job).gone, seconds, f"{job} is gone")
 
     def logs(self, job: str, container: str = "main", **options: Any) -> bytes:
@@ -259,9 +264,7 @@ class Submitter:
         if self.process is None:
             self.start()
         eventually(
-            lambda: {told.instance for told in centre.publications} - before,
-            60,
-            self.words(),
+            lambda: {told.instance for told in centre.publications} - before, why=self.words()
         )
         return self
 

@@ -236,7 +236,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_run_twice(
             submitter.stop(signal.SIGKILL)
             submitter.until_ready(centre)
     for number, folder, job in jobs:
-        assert centre.ended(job.name, 60).exit_code == number
+        assert centre.ended(job.name).exit_code == number
         assert runs(folder) == 1
 
 
@@ -254,7 +254,7 @@ def test_two_submitters_share_a_pool(
         if number == 8:
             first.stop(signal.SIGKILL)
     for name, (number, folder) in folders.items():
-        assert centre.ended(name, 60).exit_code == number
+        assert centre.ended(name).exit_code == number
         assert runs(folder) == 1
     first.until_ready(centre)
     second.stop(signal.SIGKILL)

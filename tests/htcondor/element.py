@@ -1,0 +1,77 @@
+"""A computing element that takes tokens, its issuer, and pools that use it from another machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from scripts.lib import certificates
+from scripts.lib.condor_files import AUDIENCE, CLIENT, DOMAIN, IAM, IAM_PORT
+from scripts.lib.condor_site import AUTHORITY
+from tests.condor_site import USER_ID, RunningSite, running, until
+from tests.login_node import REPO
+
+SECRET = "words of a client"
+LIFETIME_S = 20  # of tokens: many of them in each test
+REMOTE = {
+    "schedd": f"login.{DOMAIN}",
+    "collector": f"ctl.{DOMAIN}:9618",
+    "ca_file": AUTHORITY,
+}
+
+
+class Element(RunningSite):
+    """One that runs, with the process of its issuer."""
+
+    issuer: subprocess.Popen[bytes]
+
+
+def settings(home: Path, **more: Any) -> dict[str, Any]:
+    """The options of a pool at the element; its secrets are in the folder."""
+    secret = home / "client.secret"
+    secret.write_text(SECRET)
+    secret.chmod(0o600)
+    os.chown(secret, USER_ID, USER_ID)
+    tokens = {
+        "issuer": f"https://{IAM}:{IAM_PORT}",
+        "ca_file": AUTHORITY,
+        "client_id": CLIENT,
+        "client_secret_file": str(secret),
+        "audience": AUDIENCE,
+    }
+    return {"shared": False, "export": [], "remote": REMOTE, "tokens": tokens, **more}
+
+
+@contextlib.contextmanager
+def element(folder: Path) -> Iterator[Element]:
+    """Start one."""
+    iam = folder / "iam"
+    iam.mkdir()
+    certificates.make(iam, (f"login.{DOMAIN}", f"ctl.{DOMAIN}", IAM))
+    wanted = {"host": IAM, "port": IAM_PORT, "clients": {CLIENT: SECRET}, "lifetime_s": LIFETIME_S}
+    (iam / "issuer.json").write_text(json.dumps(wanted))
+    with running(folder / "site", kind=["--element", str(iam)]):
+        site = Element(folder / "site")
+        beside = site.machine("ctl")
+        into = ["nsenter", "--target", str(beside.pid), "--net", "--"]
+        with (iam / "log").open("wb") as log:
+            site.issuer = subprocess.Popen(
+                [*into, sys.executable, "-m", "tests.oidc", str(iam)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=REPO,
+            )
+        try:
+            until(lambda: beside.listens(IAM_PORT), 60, f"the issuer: see {iam}/log")
+            yield site
+        finally:
+            site.issuer.send_signal(signal.SIGKILL)
+            site.issuer.wait()
