@@ -18,9 +18,10 @@ from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_errors import submit_error
 from submitter.backends.htcondor_options import load
 from submitter.backends.htcondor_parsing import Ad
-from submitter.backends.htcondor_request import JOB, POOL, commands, text
+from submitter.backends.htcondor_request import JOB, OURS, POOL, commands, text
 from submitter.backends.htcondor_sightings import Terms, ended, sighting_of
-from submitter.backends.htcondor_states import IDLE, RUNNING
+from submitter.backends.htcondor_spool import SPOOLING, Spool, is_half
+from submitter.backends.htcondor_states import HELD, IDLE, REMOVED, RUNNING
 from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
 from submitter.backends.programs import chunks
 from submitter.errors import (
@@ -40,7 +41,8 @@ AFTER_TROUBLE_S = 5.0  # what HTCondor took in before it fell silent is in its q
 REMEMBERED_S = 14 * 24 * 3600  # how far back condor_history looks for a name
 CAPACITY_S = 30.0  # how long what is offered is taken for what it was
 ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
-WHY = "the pod's job is over"
+WHY = f"{OURS}the pod's job is over"
+HALF = f"{OURS}not all of its files have arrived"
 DELETED = "the pod was deleted"
 _NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
 
@@ -55,12 +57,13 @@ class HTCondor(Backend):
     def __init__(self, pool: Pool) -> None:
         super().__init__(pool)
         self._options = load(pool.options, pool.name)
-        self._commands = Commands(self._options)
+        self._commands = Commands(self._options, pool.directory)
         rerun, shared = pool.build.script.rerun, self._options.shared
         if rerun and not shared:
             what = "must be false where options.shared is: two starts have no directory to meet in"
             raise ConfigError(f"pool {pool.name}: build.script.rerun", what)
-        self._terms = Terms(rerun, self._options.releases, shared)
+        self._remote = bool(self._options.remote.schedd)
+        self._terms = Terms(rerun, self._options.releases, shared, self._remote)
         self._arrivals = Arrivals(Journal(pool.directory))
         self._last: dict[str, Sighting] = {}
         # A job that finds no machine, what keeps it from that, since when.
@@ -70,6 +73,7 @@ class HTCondor(Backend):
         further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
         self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
         self._mine = f"{POOL} == {description.string(pool.name)}"
+        self._spool = Spool(self._commands, self._mine, self._options.stream)
 
     def check(self, job: Job) -> None:
         description.lines(commands(job, self.pool, self._options))
@@ -86,7 +90,8 @@ class HTCondor(Backend):
             raise SubmitRefused(str(error)) from None
         except CommandFailed as error:
             native = parsing.native_of(error.output)
-            if native is not None:  # it complains, and has taken the job all the same
+            # It complains, and has taken the job all the same; elsewhere perhaps not its files.
+            if native is not None and not self._remote:
                 return native
             raise submit_error(error) from None
         native = parsing.native_of(output)
@@ -100,9 +105,10 @@ class HTCondor(Backend):
         for chunk in chunks(name for name in names if name not in found):
             listed = ", ".join(map(description.string, chunk))
             constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
-            rows = self._queue(constraint)
+            rows = self._whole(constraint)
             if len({ad.name for ad in rows}) < len(chunk):
-                rows += self._history(constraint, len(chunk), int(time.time()) - REMEMBERED_S)
+                past = f'{constraint} && !regexp("^{HALF}", RemoveReason ?: "")'
+                rows += self._history(past, len(chunk), int(time.time()) - REMEMBERED_S)
             for ad in sorted(rows, key=_age, reverse=True):  # of several of one name, the first
                 found[ad.name] = ad.native
         if len(found) < len(names) and self._commands.answers_for_s() < AFTER_TROUBLE_S:
@@ -118,6 +124,16 @@ class HTCondor(Backend):
             if parsing.is_native(native):
                 found[name] = native
         return found
+
+    def _whole(self, constraint: str) -> list[Ad]:
+        """Of the jobs in the queue those whose files have arrived; others are taken out of it."""
+        rows = self._queue(constraint)
+        if self._remote and any(map(is_half, rows)):
+            half = f"{constraint} && JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
+            self._act("condor_rm", half, "-reason", HALF)
+            rows = self._queue(f"{constraint} && !({half})")
+            rows = [ad for ad in rows if not ad.text("RemoveReason").startswith(HALF)]
+        return rows
 
     def _queue(self, constraint: str) -> list[Ad]:
         answer = self._commands.ask(
@@ -138,18 +154,21 @@ class HTCondor(Backend):
         rows = {ad.native: ad for ad in self._queue(self._mine)}
         sightings: dict[str, Sighting] = {}
         left: list[Ticket] = []
+        ours = [rows[ticket.native] for ticket in tickets if ticket.native in rows]
+        coming = self._spool.fetch(ours) if self._remote else set()
         for ticket in tickets:
             ad = rows.get(ticket.native)
             if ad is None or ad.name != ticket.name:
                 left.append(ticket)
                 continue
             sighting = sighting_of(ad, self._terms)
-            if sighting is None:  # a state that is new: nothing changes
+            # A state that is new, or an end whose last words are on their way: nothing changes.
+            if sighting is None or ticket.native in coming:
                 sighting = self._last.get(ticket.name, Sighting())
             sightings[ticket.name] = sighting
         if left:
             self._look_up(left, sightings)
-        self._explain([rows[t.native] for t in tickets if t.native in rows], sightings)
+        self._explain(ours, sightings)
         if not self._options.shared:  # what has come until HTCondor said this is seen with it
             for ticket in tickets:
                 self._arrivals.unpack(ticket.name)
@@ -210,10 +229,14 @@ class HTCondor(Backend):
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
         """Nothing of ours stays in the queue."""
         for natives in chunks(ticket.native for ticket in tickets):
-            own = f"{self._mine} && {parsing.among(natives)} && JobStatus isnt 3"
-            self._act("condor_rm", own, "-reason", WHY)
+            own = f"{self._mine} && {parsing.among(natives)}"
+            self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", WHY)
+            if self._remote:  # those that were removed have stayed, to be fetched
+                gone = f"{own} && JobStatus == {REMOVED} && RemoteHost is undefined"
+                self._act("condor_rm", gone, "-forcex")
         for ticket in tickets:
             self._last.pop(ticket.name, None)
+            self._spool.forget(ticket.native)
             if not self._options.shared:
                 self._arrivals.forget(ticket.name)
                 forget(ticket.directory)

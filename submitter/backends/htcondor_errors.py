@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from submitter.backends.programs import meaning
 from submitter.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -51,7 +52,4 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
 def submit_error(failed: CommandFailed) -> SubmitterError:
     """What the failure of a submission means for its job."""
     words = _PREFIX.sub("", str(failed)).strip()
-    for text, kind in SUBMIT_ERRORS:
-        if text.lower() in words.lower():
-            return kind(words)
-    return SubmitUnclear(words)
+    return (meaning(words, SUBMIT_ERRORS) or SubmitUnclear)(words)

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
 from submitter.backends.htcondor_description import NEVER, expression_mistake
+from submitter.token_options import TokenOptions, mistakes
 from templates.errors import ConfigError
 from templates.settings_schema import Form
-from templates.settings_types import Choice, Count, CountOrZero, Kind, Word
+from templates.settings_types import Choice, Count, CountOrZero, Kind, PathOrEmpty, Word
 
 Argument = Annotated[str, Kind.ARGUMENT]
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,6 +36,22 @@ class Programs:
     """Ends them at once."""
     condor_status: Argument = "condor_status"
     """Says what the pool's machines have."""
+    condor_transfer_data: Argument = "condor_transfer_data"
+    """Brings what jobs of a schedd elsewhere have left."""
+    condor_qedit: Argument = "condor_qedit"
+    """Says which files that is."""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The schedd of a computing element elsewhere."""
+
+    schedd: Word = ""
+    """Its name; empty: the schedd of this machine."""
+    collector: Word = ""
+    """Its collector: host:port."""
+    ca_file: PathOrEmpty = ""
+    """Certificates of the CAs that it is believed by; empty: those that HTCondor is told of."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +66,10 @@ class Options:
     """Further variables for these programs (CONDOR_CONFIG)."""
     timeout_s: Count = 60
     """How long one of these programs may take."""
+    remote: Remote = field(default_factory=Remote)
+    """The schedd of a computing element elsewhere; it needs ``shared: false``."""
+    tokens: TokenOptions = field(default_factory=TokenOptions)
+    """Tokens by which HTCondor knows us."""
     shared: bool = True
     """Whether the machines see the pool's directory; if not, it is sent to them job by job."""
     stream: bool = True
@@ -98,6 +119,11 @@ def load(raw: Mapping[str, object], pool: str) -> Options:
 
 
 def _mistakes(options: Options) -> Iterator[tuple[str, str]]:
+    yield from mistakes(options.tokens)
+    if options.remote.schedd and not options.remote.collector:
+        yield "remote.collector", "is missing"
+    if options.remote.schedd and options.shared:
+        yield "shared", "must be false where remote.schedd is"
     for key in ("requirements", "rank", "collector_constraint"):
         what = expression_mistake(getattr(options, key))
         if getattr(options, key) and what:

@@ -28,6 +28,7 @@ ATTRIBUTES = (
     "CompletionDate",
     "EnteredCurrentStatus",
     "RemoveReason",
+    "RemoteHost",
     "VacateReason",
     "RequestCpus",
     "RequestMemory",

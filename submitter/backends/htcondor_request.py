@@ -29,6 +29,7 @@ VACATE_MARGIN_S = 15  # for the last records, after the grace period of a pod
 LATE_S = 60  # for file systems that are slow to show a job's directory
 NATIVE = "$(ClusterId).$(ProcId)"  # as condor_submit will know it
 JOB, POOL = "InterlinkJob", "InterlinkPool"  # attributes by which jobs are found
+OURS = "interlink: "  # how reasons begin for which we take a job out of the queue for good
 
 # Annotation -> what it does; the table in docs/htcondor.md follows from it.
 ANNOTATIONS: Mapping[str, str] = {
@@ -91,12 +92,20 @@ def text(job: Job, directory: str, pool: Pool, site: Options) -> str:
         "batch_name": description.plain(pool.name),
         "kill_sig": "SIGTERM",
         "job_max_vacate_time": str(job.grace_period_s + VACATE_MARGIN_S),
-        "leave_in_queue": f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}",
+        "leave_in_queue": _stays(site),
         "periodic_release": _release(pool, site),
     }
     if site.export:
         ours["getenv"] = ", ".join(site.export)
     return description.lines({**commands(job, pool, site), **ours})
+
+
+def _stays(site: Options) -> str:
+    """An ended job stays until it was seen; elsewhere a removed one, too, until it was fetched."""
+    if not site.remote.schedd:
+        return f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}"
+    removed = f'(JobStatus == 3 && !regexp("^{OURS}", RemoveReason ?: ""))'
+    return f"(JobStatus == 4 || {removed}) && time() - EnteredCurrentStatus < {site.keep_s}"
 
 
 # --- what runs ------------------------------------------------------------------------------------
@@ -132,6 +141,11 @@ def _sent(directory: str, site: Options) -> dict[str, str]:
     """Where it is not."""
     there = description.plain(directory)
     streams = "true" if site.stream else "false"
+    # At a schedd elsewhere the output lies until it is fetched; an empty list would forbid that.
+    back = {"output": STREAM, "error": ERRORS}
+    if not site.remote.schedd:
+        back = {name: f"{there}/{file}" for name, file in back.items()}
+        back["transfer_output_files"] = '""'
     return {
         "executable": f"{there}/{STUB}",
         "transfer_executable": "true",
@@ -139,10 +153,8 @@ def _sent(directory: str, site: Options) -> dict[str, str]:
         "when_to_transfer_output": "ON_EXIT",
         "transfer_input_files": f"{there}/{INPUT}",
         "encrypt_input_files": f"{there}/{INPUT}",
-        "transfer_output_files": '""',
         "arguments": description.arguments([NATIVE]),
-        "output": f"{there}/{STREAM}",
-        "error": f"{there}/{ERRORS}",
+        **back,
         "stream_output": streams,
         "stream_error": streams,
     }

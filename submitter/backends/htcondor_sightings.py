@@ -6,6 +6,7 @@ from typing import NamedTuple, Optional
 
 from submitter.backends.base import Sighting
 from submitter.backends.htcondor_parsing import Ad
+from submitter.backends.htcondor_spool import is_over
 from submitter.backends.htcondor_states import (
     COMPLETED,
     FAILED,
@@ -30,6 +31,8 @@ class Terms(NamedTuple):
     """How often they are released again."""
     shared: bool = True
     """Whether machines see their directories: two starts of one would meet there."""
+    kept: bool = False
+    """Whether removed ones stay in the queue until what they left was fetched."""
 
     def starts(self, ad: Ad) -> int:
         """How often a job has started, or may have."""
@@ -45,7 +48,7 @@ def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:
         return _idle(ad, terms)
     if ad.status == HELD:
         return _held(ad, terms)
-    if ad.status == COMPLETED:
+    if ad.status == COMPLETED or (terms.kept and is_over(ad)):
         return ended(ad)
     return Sighting(STARTED)  # a removed one, too: its script is being told to end
 

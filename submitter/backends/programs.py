@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
 from submitter import command
-from submitter.errors import BackendUnavailable, CommandFailed
+from submitter.errors import BackendUnavailable, CommandFailed, SubmitterError
 
 _AT_ONCE = 1000  # jobs that are named in one question
 
@@ -25,7 +25,10 @@ class Programs:
         self._answers_since: Optional[float] = None
 
     def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
-        """What a program prints; ``CommandFailed`` unless it ended well."""
+        """What a program prints; ``CommandFailed`` unless it ended well.
+
+        ``BackendUnavailable`` if it was not even started.
+        """
         argv = [*self._prefix, getattr(self._paths, program), *arguments]
         return command.run(argv, self._timeout_s, stdin, self._environment)
 
@@ -33,7 +36,7 @@ class Programs:
         """The answer to a question that changes nothing."""
         try:
             answer = self.run(program, arguments)
-        except CommandFailed as error:
+        except (CommandFailed, BackendUnavailable) as error:
             self._answers_since = None
             raise BackendUnavailable(str(error)) from None
         if self._answers_since is None:
@@ -49,3 +52,10 @@ def chunks(items: Iterable[str]) -> list[list[str]]:
     """As many as are named in one question."""
     every = list(items)
     return [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
+
+
+def meaning(
+    words: str, table: Iterable[tuple[str, type[SubmitterError]]]
+) -> Optional[type[SubmitterError]]:
+    """What a program's complaint stands for: the first text of the table that it holds counts."""
+    return next((kind for text, kind in table if text.lower() in words.lower()), None)

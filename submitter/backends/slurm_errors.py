@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from submitter.backends.programs import meaning
 from submitter.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -89,9 +90,9 @@ def submit_error(failed: CommandFailed) -> SubmitterError:
         return SubmitRefused(words)
     if _TOO_LARGE.search(words):
         return SubmitRefused(words)
-    for text, kind in SUBMIT_ERRORS:
-        if text.lower() in words.lower():
-            return kind(words)
+    kind = meaning(words, SUBMIT_ERRORS)
+    if kind is not None:
+        return kind(words)
     if "cannot be started" in words:
         return BackendUnavailable(words)
     if _REFUSED.strip() in str(failed):

@@ -36,7 +36,7 @@ def offered(folder: Path, slots: list[dict[str, Any]], **options: Any) -> dict[s
     program.chmod(0o755)
     raw = {"programs": {"condor_status": str(program)}, **options}
     site = load(raw, "p")
-    return capacity(Commands(site), site, OURS if site.capacity == "free" else [])
+    return capacity(Commands(site, "/nowhere"), site, OURS if site.capacity == "free" else [])
 
 
 def test_all_that_there_is(tmp_path: Path) -> None:

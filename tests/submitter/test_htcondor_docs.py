@@ -6,6 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
+import yaml
+
 from submitter.backends.htcondor_description import NEVER
 from submitter.backends.htcondor_errors import SUBMIT_ERRORS
 from submitter.backends.htcondor_options import Options
@@ -60,7 +62,16 @@ def test_errors() -> None:
     assert named == [text for text, _ in SUBMIT_ERRORS]
 
 
+def examples() -> list[str]:
+    return list(map(textwrap.dedent, re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)))
+
+
 def test_the_example_loads(tmp_path: Path) -> None:
-    (example,) = re.findall(r"```yaml\n(.*?)```", TEXT, re.DOTALL)
-    (pool,) = load(textwrap.dedent(example), "example", tmp_path).pools
+    (pool,) = load(examples()[0], "example", tmp_path).pools
     assert load_options(pool.options, "p").requirements == "HasCvmfs"
+
+
+def test_the_example_of_an_element_loads() -> None:
+    options = load_options(yaml.safe_load(examples()[1])["options"], "p")
+    assert options.remote.schedd == "ce.example.org"
+    assert options.tokens.audience == options.remote.collector

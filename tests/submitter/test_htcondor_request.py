@@ -180,6 +180,17 @@ def test_every_annotation_is_known_by_one_name() -> None:
     assert all(name == name.lower() for name in ANNOTATIONS)
 
 
+def test_a_job_of_an_element_elsewhere() -> None:
+    """Its output lies there under a plain name, and it stays until that has been fetched."""
+    found = written(job_of(), shared=False, remote={"schedd": "ce", "collector": "c:9618"})
+    assert (found["output"], found["error"]) == ("stream", "errors")
+    assert "transfer_output_files" not in found
+    assert found["leave_in_queue"] == (
+        '(JobStatus == 4 || (JobStatus == 3 && !regexp("^interlink: ", RemoveReason ?: "")))'
+        " && time() - EnteredCurrentStatus < 604800"
+    )
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -191,6 +202,11 @@ def test_every_annotation_is_known_by_one_name() -> None:
         ({"resources": {"nvidia.com/gpu": "1"}}, "1 is no name of a resource"),
         ({"capacity": "all"}, "capacity"),
         ({"wishes": 1}, "wishes"),
+        ({"remote": {"schedd": "ce"}, "shared": False}, "remote.collector: is missing"),
+        ({"remote": {"schedd": "ce", "collector": "c:1"}}, "shared: must be false where remote"),
+        ({"tokens": {"issuer": "http://i"}}, "tokens.issuer: must begin with https"),
+        ({"tokens": {"issuer": "https://i"}}, "tokens.client_id: is missing"),
+        ({"tokens": {"issuer": "https://i", "client_id": "us"}}, "tokens: needs a client_secret"),
     ],
 )
 def test_mistakes_of_a_site(options: dict[str, Any], why: str) -> None:

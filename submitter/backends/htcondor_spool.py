@@ -1,0 +1,88 @@
+"""Jobs of a schedd elsewhere: their files are kept there, and what they leave is fetched.
+
+A job's output comes whole each time. Of those that have ended it comes before their end is told, or
+their last words would be lost; of those that run, some in each round.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+
+from submitter.backends.htcondor_commands import Commands
+from submitter.backends.htcondor_parsing import Ad, among
+from submitter.backends.htcondor_states import COMPLETED, HELD, IDLE, REMOVED
+from submitter.errors import BackendUnavailable, CommandFailed
+
+logger = logging.getLogger(__name__)
+
+AT_ONCE = 100  # running jobs whose output is fetched in one round
+PATIENCE_S = 600.0  # how long the output of a job that has ended is waited for
+_ALL_FILES = ("SpooledOutputFiles", "undefined")
+SPOOLING = 16  # the HoldReasonCode of a job whose files are on their way
+
+
+class Spool:
+    """What of a pool's jobs has been fetched, as one process has seen it."""
+
+    def __init__(self, commands: Commands, mine: str, stream: bool) -> None:
+        self._commands = commands
+        self._mine = mine
+        self._stream = stream
+        self._since: dict[str, float] = {}  # ended ones, since when
+        self._fetched: set[str] = set()  # those of them that are here
+        self._turn = 0
+
+    def fetch(self, ads: Sequence[Ad]) -> set[str]:
+        """Fetch what there is; the jobs that have ended and of which it is still to come."""
+        now = time.monotonic()
+        over = [ad.native for ad in ads if is_over(ad) and ad.number("NumShadowStarts")]
+        missing = [native for native in over if native not in self._fetched]
+        for native in missing:
+            self._since.setdefault(native, now)
+        if missing and self._brings(missing, ended=True):
+            self._fetched.update(missing)
+        if self._stream:
+            self._follow([ad.native for ad in ads if _may_speak(ad)])
+        left = [native for native in missing if native not in self._fetched]
+        return {native for native in left if now - self._since[native] < PATIENCE_S}
+
+    def forget(self, native: str) -> None:
+        """Of a job that is over."""
+        self._since.pop(native, None)
+        self._fetched.discard(native)
+
+    def _follow(self, running: Sequence[str]) -> None:
+        """The output of those that run, as far as it goes."""
+        if not running:
+            return
+        start = self._turn % len(running)
+        some = [*running[start:], *running[:start]][:AT_ONCE]
+        self._turn = start + len(some)
+        self._brings(some)
+
+    def _brings(self, natives: Sequence[str], ended: bool = False) -> bool:
+        constraint = f"{self._mine} && {among(natives)}"
+        try:
+            if ended:  # or what was streamed would not count as output
+                self._commands.run("condor_qedit", ["-constraint", constraint, *_ALL_FILES])
+            self._commands.run("condor_transfer_data", ["-constraint", constraint])
+        except (CommandFailed, BackendUnavailable) as error:
+            logger.warning("what %d jobs have left is not fetched: %s", len(natives), error)
+            return False
+        return True
+
+
+def is_over(ad: Ad) -> bool:
+    """Whether nothing of a job runs any more: a removed one may still be ending."""
+    return ad.status == COMPLETED or (ad.status == REMOVED and not ad.text("RemoteHost"))
+
+
+def is_half(ad: Ad) -> bool:
+    """Whether a job's files have not all arrived."""
+    return ad.status == HELD and ad.number("HoldReasonCode") == SPOOLING
+
+
+def _may_speak(ad: Ad) -> bool:
+    return not is_over(ad) and ad.status != IDLE and ad.number("NumShadowStarts") > 0

@@ -1,0 +1,150 @@
+"""The same as in ``test_conformance.py`` with a computing element elsewhere, known by tokens.
+
+The submitter's machine has nothing of HTCondor's but its programs, who is to be believed, and the
+secret of a client; each of its tokens is valid for some seconds.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.condor_site import RunningSite
+from tests.htcondor.element import LIFETIME_S, Element, settings
+from tests.htcondor.test_conformance_apart import (
+    test_a_killed_job_ends_with_words as killed_with_words,
+)
+from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.at_a_site import *  # noqa: F403 - its fixtures are used here
+from tests.submitter.at_a_site import own_folder
+from tests.submitter.conftest import Start
+from tests.submitter.rig import Centre, Submitter, eventually, job_of
+from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
+
+conformance.BACKENDS["remote"] = {"backend": "htcondor"}
+conformance.ONE_AT_A_TIME["remote"] = {"options": {"commands": {"concurrency_limits": "one"}}}
+
+pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
+    pytest.mark.htcondor,
+    pytest.mark.parametrize("backend", ["remote"]),
+]
+
+test_a_killed_job_ends_with_words = killed_with_words
+
+
+@pytest.fixture(scope="session")
+def the_site(the_element: Element) -> Element:
+    return the_element
+
+
+@pytest.fixture
+def tmp_path(site: RunningSite) -> Path:
+    """A folder that jobs can write into, too."""
+    return own_folder(site.directory / "witness")
+
+
+@pytest.fixture
+def home(site: RunningSite) -> Path:
+    """Where the pool is: in a folder that only the submitter's machine has."""
+    return own_folder(site.home)
+
+
+@pytest.fixture
+def options(home: Path) -> dict[str, Any]:
+    """Of every pool here."""
+    return settings(home)
+
+
+def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str, tmp_path: Path, site: RunningSite
+) -> None:
+    submitter: Submitter = start(**conformance.settings(backend))
+    job = job_of(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 6")
+    centre.create(job)
+    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+    submitter.stop(signal.SIGKILL)
+    (tmp_path / "go").touch()
+    ended = ["condor_q", "-constraint", f'InterlinkJob == "{job.name}"', "-af", "JobStatus"]
+    eventually(lambda: site.admin(*ended).strip() == "4")
+    submitter.until_ready(centre)
+    assert centre.ended(job.name).exit_code == 6
+
+
+# --- what only such an element can do -------------------------------------------------------------
+
+
+def test_nothing_of_a_job_stays_there(
+    start: Start, centre: Centre, backend: str, the_element: Element
+) -> None:
+    start(**conformance.settings(backend))
+    jobs = [job_of("exit 3"), job_of("sleep 1000")]
+    for job in jobs:
+        centre.create(job)
+    assert centre.ended(jobs[0].name).exit_code == 3
+    centre.until(jobs[1].name, lambda s: s.containers[0].state.state == "running")
+    for job in jobs:
+        centre.delete(job.name)
+        centre.until_gone(job.name)
+    assert the_element.admin("condor_q", "-allusers", "-af", "ClusterId") == ""
+    spool = the_element.directory / "state" / "login" / "spool"
+    eventually(lambda: not list(spool.glob("*/*/cluster*")))
+
+
+def test_a_job_of_which_not_all_files_arrive(
+    start: Start, centre: Centre, backend: str, tmp_path: Path, home: Path, the_element: Element
+) -> None:
+    """Its submission dies while they are on their way, and is repeated."""
+    program = home / "condor_submit"
+    program.write_text(BREAKS_ONCE.format(home=home))
+    program.chmod(0o755)
+    start(**conformance.settings(backend, options={"programs": {"condor_submit": str(program)}}))
+    job = job_of(f"echo ran >>{tmp_path}/ran; exit 4")
+    centre.create(job)
+    assert centre.ended(job.name).exit_code == 4
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert (home / "broken").exists()
+    why = ["condor_history", "-constraint", f'InterlinkJob == "{job.name}"', "-af", "RemoveReason"]
+    assert "not all of its files have arrived" in the_element.admin(*why)
+
+
+BREAKS_ONCE = """\
+#!/bin/bash
+[ ! -e {home}/broken ] || exec condor_submit "$@"
+touch {home}/broken
+truncate -s 3G {home}/large
+sed 's#^transfer_input_files = .*#&, {home}/large#' >{home}/description
+condor_submit "${{@:1:$#-1}}" {home}/description &
+until [ "$(condor_q -name "${{@:2:3}}" -af HoldReasonCode)" = 16 ]; do sleep 0.1; done
+kill -KILL $!
+"""
+
+
+def test_without_tokens_nothing_is_lost(
+    start: Start, centre: Centre, backend: str, tmp_path: Path, the_element: Element
+) -> None:
+    submitter = start(**conformance.settings(backend))
+    jobs = [
+        job_of(
+            f"echo {n} >>{tmp_path}/ran; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit {n}"
+        )
+        for n in (1, 2)
+    ]
+    centre.create(jobs[0])
+    centre.until(jobs[0].name, lambda s: s.containers[0].state.state == "running")
+    the_element.issuer.send_signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: "no valid token" in submitter.words(), 20 * LIFETIME_S)
+        (tmp_path / "go").touch()
+        assert centre.create(jobs[1])["state"] == "journaled"
+        said = centre.until(
+            jobs[1].name, lambda s: "no valid token" in s.containers[0].state.message
+        )
+        assert "the issuer" in said.containers[0].state.message
+    finally:
+        the_element.issuer.send_signal(signal.SIGCONT)
+    for n, job in enumerate(jobs, 1):
+        assert centre.ended(job.name).exit_code == n
+    assert sorted((tmp_path / "ran").read_text().split()) == ["1", "2"]
