@@ -214,7 +214,8 @@ def plugin_that_does_nothing(bed: KueueBed) -> Iterator[None]:
     """In the place of ours; the site's offers go on being heard by the operator."""
     bed.stop("plugin")
     options = ["--bind", "127.0.0.1:4000", "--worker-class", "gthread", "--threads", "128"]
-    gunicorn = [sys.executable, "-P", "-m", "gunicorn", *options, "--keep-alive", "150", "--no-control-socket"]
+    options += ["--keep-alive", "150", "--no-control-socket"]
+    gunicorn = [sys.executable, "-P", "-m", "gunicorn", *options]
     command = [str(SCRIPT), "enter", "--name", bed.name, "--", "env", f"PYTHONPATH={REPO}"]
     words = [*command, *gunicorn, f"{null_plugin.__name__}:app"]
     with subprocess.Popen(words, start_new_session=True) as process:
