@@ -154,7 +154,7 @@ class HTCondor(Backend):
         rows = {ad.native: ad for ad in self._queue(self._mine)}
         sightings: dict[str, Sighting] = {}
         left: list[Ticket] = []
-        ours = [rows[ticket.native] for ticket in tickets if ticket.native in rows]
+        ours = [(rows[t.native], t.directory) for t in tickets if t.native in rows]
         coming = self._spool.fetch(ours) if self._remote else set()
         for ticket in tickets:
             ad = rows.get(ticket.native)
@@ -168,7 +168,7 @@ class HTCondor(Backend):
             sightings[ticket.name] = sighting
         if left:
             self._look_up(left, sightings)
-        self._explain(ours, sightings)
+        self._explain([ad for ad, _ in ours], sightings)
         if not self._options.shared:  # what has come until HTCondor said this is seen with it
             for ticket in tickets:
                 self._arrivals.unpack(ticket.name)

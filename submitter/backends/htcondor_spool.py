@@ -7,8 +7,10 @@ their last words would be lost; of those that run, some in each round.
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_parsing import Ad, among
@@ -34,44 +36,61 @@ class Spool:
         self._fetched: set[str] = set()  # those of them that are here
         self._turn = 0
 
-    def fetch(self, ads: Sequence[Ad]) -> set[str]:
-        """Fetch what there is; the jobs that have ended and of which it is still to come."""
+    def fetch(self, jobs: Sequence[tuple[Ad, str]]) -> set[str]:
+        """Fetch what there is; the jobs that have ended and of which it is still to come.
+
+        ``jobs``: with the directory of each.
+        """
         now = time.monotonic()
-        over = [ad.native for ad in ads if is_over(ad) and ad.number("NumShadowStarts")]
-        missing = [native for native in over if native not in self._fetched]
+        left = {ad.native: place for ad, place in jobs if is_over(ad)}
+        begun = {ad.native for ad, _ in jobs if ad.number("NumShadowStarts")}
+        missing = {n: left[n] for n in left.keys() & begun - self._fetched}
         for native in missing:
             self._since.setdefault(native, now)
         if missing and self._brings(missing, ended=True):
             self._fetched.update(missing)
         if self._stream:
-            self._follow([ad.native for ad in ads if _may_speak(ad)])
-        left = [native for native in missing if native not in self._fetched]
-        return {native for native in left if now - self._since[native] < PATIENCE_S}
+            self._follow({ad.native: place for ad, place in jobs if _may_speak(ad)})
+        late = [native for native in missing if native not in self._fetched]
+        return {native for native in late if now - self._since[native] < PATIENCE_S}
 
     def forget(self, native: str) -> None:
         """Of a job that is over."""
         self._since.pop(native, None)
         self._fetched.discard(native)
 
-    def _follow(self, running: Sequence[str]) -> None:
+    def _follow(self, running: Mapping[str, str]) -> None:
         """The output of those that run, as far as it goes."""
         if not running:
             return
-        start = self._turn % len(running)
-        some = [*running[start:], *running[:start]][:AT_ONCE]
+        natives = list(running)
+        start = self._turn % len(natives)
+        some = [*natives[start:], *natives[:start]][:AT_ONCE]
         self._turn = start + len(some)
-        self._brings(some)
+        self._brings({native: running[native] for native in some})
 
-    def _brings(self, natives: Sequence[str], ended: bool = False) -> bool:
-        constraint = f"{self._mine} && {among(natives)}"
+    def _brings(self, jobs: Mapping[str, str], ended: bool = False) -> bool:
+        """A directory that was removed by hand is not made again."""
+        here = {native: place for native, place in jobs.items() if _is_there(place)}
+        if not here:
+            return True
+        constraint = f"{self._mine} && {among(here)}"
         try:
             if ended:  # or what was streamed would not count as output
                 self._commands.run("condor_qedit", ["-constraint", constraint, *_ALL_FILES])
             self._commands.run("condor_transfer_data", ["-constraint", constraint])
         except (CommandFailed, BackendUnavailable) as error:
-            logger.warning("what %d jobs have left is not fetched: %s", len(natives), error)
+            logger.warning("what %d jobs have left is not fetched: %s", len(here), error)
             return False
+        finally:
+            for place in here.values():
+                if not _is_there(place):  # it was, before condor_transfer_data wrote into it
+                    shutil.rmtree(place, ignore_errors=True)
         return True
+
+
+def _is_there(place: str) -> bool:
+    return os.path.exists(f"{place}/request.json")
 
 
 def is_over(ad: Ad) -> bool:

@@ -143,7 +143,8 @@ class Arrivals:
         path = f"{directory}/{frame.file}"
         folder = os.path.dirname(path)
         if folder != directory:
-            os.makedirs(folder, 0o700, exist_ok=True)
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
         flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(path, flags, 0o600)
         try:

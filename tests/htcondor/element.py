@@ -33,7 +33,7 @@ class Element(RunningSite):
     issuer: subprocess.Popen[bytes]
 
 
-def settings(home: Path, **more: Any) -> dict[str, Any]:
+def options_of(home: Path, **more: Any) -> dict[str, Any]:
     """The options of a pool at the element; its secrets are in the folder."""
     secret = home / "client.secret"
     secret.write_text(SECRET)

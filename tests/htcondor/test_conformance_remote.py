@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.condor_site import RunningSite
-from tests.htcondor.element import LIFETIME_S, Element, settings
+from tests.htcondor.element import LIFETIME_S, Element, options_of
 from tests.htcondor.test_conformance_apart import (
     test_a_killed_job_ends_with_words as killed_with_words,
 )
@@ -55,7 +55,7 @@ def home(site: RunningSite) -> Path:
 @pytest.fixture
 def options(home: Path) -> dict[str, Any]:
     """Of every pool here."""
-    return settings(home)
+    return options_of(home)
 
 
 def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]

@@ -45,6 +45,14 @@ class Element:
         pool = Pool(name="p", directory=str(folder / "pool"), options=options)
         Journal(pool.directory).prepare()
         self.condor = HTCondor(pool)
+        for number in (1, 2, 3):
+            place = Path(self.ticket(number).directory)
+            place.mkdir()
+            (place / "request.json").touch()
+
+    def ticket(self, number: int = 1) -> Ticket:
+        name = f"job-{number}"
+        return Ticket(name, f"{number}.0", str(self.folder / "pool" / "jobs" / name))
 
     def says(self, program: str, *ads: dict[str, Any]) -> None:
         (self.folder / f"{program}.says").write_text(json.dumps(ads) if ads else "")
@@ -56,9 +64,8 @@ class Element:
         file.unlink(missing_ok=True)
         return lines
 
-    def sight(self, number: int = 1) -> Any:
-        name = f"job-{number}"
-        return self.condor.poll([Ticket(name, f"{number}.0", "/nowhere")]).get(name)
+    def sight(self) -> Any:
+        return self.condor.poll([self.ticket()]).get("job-1")
 
 
 def ad(status: int, number: int = 1, **more: Any) -> dict[str, Any]:
@@ -140,13 +147,27 @@ def test_one_that_never_began_has_left_nothing(element: Element) -> None:
 def test_many_that_run_take_turns(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(htcondor_spool, "AT_ONCE", 2)
     element.says("condor_q", *(ad(RUNNING, number, RemoteHost="n") for number in (1, 2, 3)))
-    tickets = [Ticket(f"job-{number}", f"{number}.0", "/nowhere") for number in (1, 2, 3)]
+    tickets = [element.ticket(number) for number in (1, 2, 3)]
     turns = []
     for _ in range(3):
         element.condor.poll(tickets)
         turns.append(element.started()[1].partition("member(")[2])
     some = ["ClusterId, {1, 2})", "ClusterId, {1, 3})", "ClusterId, {2, 3})"]
     assert turns == some
+
+
+def test_a_directory_that_is_gone_is_not_made_again(element: Element) -> None:
+    """HTCondor would make it again; when it is removed while files come, it goes once more."""
+    element.says("condor_q", ad(RUNNING, RemoteHost="n1"))
+    place = Path(element.ticket().directory)
+    program = element.folder / "condor_transfer_data"
+    program.write_text(f"#!/bin/bash\nrm -rf {place}; mkdir {place}; touch {place}/stream\n")
+    element.sight()
+    assert not place.exists()
+    element.started()
+    element.sight()
+    assert len(element.started()) == 1
+    assert not place.exists()
 
 
 def test_one_of_which_files_are_missing_is_not_found(element: Element) -> None:
