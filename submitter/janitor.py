@@ -39,6 +39,7 @@ class Janitor:
             if entry.final and entry.stone is None and entry.ended_s < old
         ]
         await asyncio.to_thread(self._tidy, orphans)
+        await asyncio.to_thread(self._site.backend.tidy)
 
     def _tidy(self, orphans: list[str]) -> None:
         journal = self._site.journal

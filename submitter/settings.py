@@ -85,9 +85,9 @@ class Pool:
     directory: Path = field(default="", metadata=REQUIRED)
     """Where jobs live; on a file system that the nodes share with this machine."""
     backend: Word = "host"
-    """Which batch system: slurm, htcondor, or host, which runs jobs on this very machine."""
+    """Which batch system: slurm, htcondor, or, on this very machine, podman or host."""
     options: Mapping[str, object] = field(default_factory=dict)
-    """Options of the backend: see docs/backends.md, docs/slurm.md and docs/htcondor.md."""
+    """Options of the backend: see docs/backends.md and the backend's own page there."""
     resources: Mapping[Word, Quantity] = field(default_factory=dict)
     """What the pool offers (cpu, memory, pods, nvidia.com/gpu, ...); replaces what is found out."""
     labels: Mapping[Word, Word] = field(default_factory=dict)

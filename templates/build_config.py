@@ -70,6 +70,14 @@ class Apptainer:
 
 
 @dataclass(frozen=True)
+class Podman:
+    """How podman runs pods; the other runtimes ignore it."""
+
+    network: Word = "host"
+    """host: the node's; else one for each pod, as podman names them: pasta, bridge, none, ..."""
+
+
+@dataclass(frozen=True)
 class Images:
     """Where images come from and where they are kept."""
 
@@ -202,6 +210,8 @@ class BuildConfig:
     """Which program starts the containers."""
     apptainer: Apptainer = field(default_factory=Apptainer)
     """Flags of Apptainer and Singularity; the other runtimes ignore them."""
+    podman: Podman = field(default_factory=Podman)
+    """How podman runs pods; the other runtimes ignore it."""
     images: Images = field(default_factory=Images)
     """Where images come from and where they are kept."""
     volumes: Volumes = field(default_factory=Volumes)

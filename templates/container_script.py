@@ -14,7 +14,7 @@ from templates.credentials import registry_login
 from templates.errors import PodRejected
 from templates.library import APPTAINER, is_odd
 from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
-from templates.quantity import byte_count
+from templates.quantity import byte_count, cpu_milli
 from templates.shell import quote, words
 from templates.volumes import File, Source
 from templates.wellknown import gpu_vendor, is_gpu
@@ -32,6 +32,16 @@ class Site(NamedTuple):
     config: BuildConfig
     annotations: JobAnnotations
     volumes: Mapping[str, Source]
+
+    @property
+    def own_network(self) -> bool:
+        """Whether the pod has a network of its own, and not the node's."""
+        return has_networks(self.config) and not self.pod.host_network
+
+
+def has_networks(config: BuildConfig) -> bool:
+    """Whether a site gives pods networks of their own."""
+    return config.runtime.name == "podman" and config.podman.network not in ("", "host")
 
 
 class Gathered(NamedTuple):
@@ -128,6 +138,10 @@ def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
     if "memory" in container.limits:
         needs.add("memory")
         lines.append(f"memory={byte_count(container.limits['memory'])}")
+    cpu = cpu_milli(container.limits.get("cpu", "0"))
+    if cpu and site.config.runtime.name == "podman":
+        needs.add("cpus")
+        lines.append(f"cpus={cpu / 1000:g}")
     lines += _runtime_facts(container, site.config)
     flags = site.annotations.mpi_flags
     if flags is not None and container.kind == MAIN:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Optional
 from templates import script
 from templates.annotations import job_annotations
 from templates.build_config import BuildConfig
+from templates.container_script import has_networks
 from templates.errors import PodRejected
 from templates.names import job_name
 from templates.pod import Pod
@@ -54,7 +55,7 @@ class Job(NamedTuple):
 def build(pod: Pod, config: BuildConfig) -> Job:
     """Translate, or refuse with one line that says what the site cannot give."""
     annotations = job_annotations(pod.annotations, config.rules)
-    right = _right_asked(pod)
+    right = _right_asked(pod, config)
     if right and not config.rules.privileged:
         raise PodRejected(right, "this site does not allow it")
     asked = totals(pod)
@@ -86,7 +87,7 @@ def build(pod: Pod, config: BuildConfig) -> Job:
     )
 
 
-def _right_asked(pod: Pod) -> str:
+def _right_asked(pod: Pod, config: BuildConfig) -> str:
     """The field that asks for more than the job's user may do in any container; empty: none.
 
     That needs the site's consent; what narrows a container's rights never hurts.
@@ -95,6 +96,8 @@ def _right_asked(pod: Pod) -> str:
         return "pod.spec.hostPID"
     if pod.host_ipc:
         return "pod.spec.hostIPC"
+    if pod.host_network and has_networks(config):
+        return "pod.spec.hostNetwork"
     for container in pod.containers:
         security = container.security
         if security.privileged or security.add_capabilities:

@@ -72,7 +72,7 @@ def _head(job: str, site: Site, gathered: Gathered) -> str:
     if site.annotations.mpi_flags is not None:
         # Its ranks are containers of their own, and meet in the node's /tmp, /dev and processes.
         given = tuple([option for option in given if option not in _CONTAINMENT])
-    options = words(given + site.annotations.options)
+    options = words(_network(job, site) + given + site.annotations.options)
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
         f"{own.first}{pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
@@ -80,7 +80,7 @@ def _head(job: str, site: Site, gathered: Gathered) -> str:
         f"NAMESPACE={pod.namespace} POD={pod.name}\n"
         f"{own.runtime} OPTIONS=({options})\n"
         f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s} {own.backoff}\n"
-        f"{deadline}CONTAINERS=({containers})\n{_list_volumes(site.volumes)}\n"
+        f"{deadline}CONTAINERS=({containers})\n{_pod_options(site)}{_list_volumes(site.volumes)}\n"
         "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
         f"{''.join(gathered.functions)}"
     )
@@ -97,7 +97,7 @@ def _secret(gathered: Gathered) -> str:
 def _needs_of_the_pod(site: Site) -> set[str]:
     """Which of library.NEEDS the pod has whatever its containers are."""
     pod, annotations = site.pod, site.annotations
-    found = set(_site_text(site.config).needs)
+    found = {*_site_text(site.config).needs, *_needs_of_a_network(site)}
     if pod.restart_policy != "Never":
         found.add("restarts")
     if pod.deadline_s is not None:
@@ -117,6 +117,12 @@ def _needs_of_the_pod(site: Site) -> set[str]:
     for source in site.volumes.values():
         _add_needs_of_a_volume(source, found)
     return found
+
+
+def _needs_of_a_network(site: Site) -> tuple[str, ...]:
+    if not site.own_network:
+        return ()
+    return ("own_network", "pod") if len(site.pod.containers) > 1 else ("own_network",)
 
 
 def _add_needs_of_a_volume(source: Source, needs: set[str]) -> None:
@@ -156,9 +162,29 @@ def _options(config: BuildConfig) -> tuple[str, ...]:
             options.append("--no-mount=tmp")
         if flags.tmp_dir == "bind":
             options += ["--bind=/tmp", "--bind=/var/tmp"]
-    if config.runtime.name == "podman":
-        options.append("--network=host")
     return (*options, *config.runtime.options)
+
+
+def _network(job: str, site: Site) -> tuple[str, ...]:
+    """Podman's options for the network and the host name of a container."""
+    if site.config.runtime.name != "podman":
+        return ()
+    if not site.own_network:
+        return ("--network=host",)
+    if len(site.pod.containers) > 1:
+        return (f"--pod={job}",)
+    return _own_network(site)
+
+
+def _own_network(site: Site) -> tuple[str, ...]:
+    return f"--network={site.config.podman.network}", f"--hostname={site.pod.hostname}"
+
+
+def _pod_options(site: Site) -> str:
+    """What several containers have in common when they do not use the node's network."""
+    if not site.own_network or len(site.pod.containers) == 1:
+        return ""
+    return f"POD_OPTIONS=({words(_own_network(site))})\n"
 
 
 def _list_volumes(volumes: Mapping[str, Source]) -> str:

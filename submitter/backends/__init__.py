@@ -11,6 +11,7 @@ from templates.errors import ConfigError
 BACKENDS = {
     "host": "submitter.backends.host:Host",
     "htcondor": "submitter.backends.htcondor:HTCondor",
+    "podman": "submitter.backends.podman:Podman",
     "slurm": "submitter.backends.slurm:Slurm",
 }
 """Name in the configuration -> module and class; only the one in use is imported."""

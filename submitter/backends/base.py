@@ -102,6 +102,10 @@ class Backend(ABC):
         """Remove what ended jobs have left in the batch system; names of those that are clean."""
         return {ticket.name for ticket in tickets}
 
+    def tidy(self) -> None:
+        """Remove what jobs have left whose directories are gone: at the start, and now and then."""
+        return
+
     @abstractmethod
     def capacity(self) -> dict[str, str]:
         """What the batch system offers us: resource name -> quantity, as Kubernetes writes them."""

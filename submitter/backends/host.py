@@ -189,7 +189,7 @@ class Host(Backend):
         gone: set[str] = set()
         if lost:
             suspects = {name: Suspect(None, self._cgroup(name)) for name in lost}
-            gone = kill_all(suspects, self._boot)
+            gone = self.end(suspects)
         for name in gone:
             _unlink(f"{self._running}/{name}")
         return names - gone
@@ -248,17 +248,21 @@ class Host(Backend):
 
     def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
         if kill:
-            kill_all({ticket.name: self._suspect(ticket) for ticket in tickets}, self._boot)
+            self.end({ticket.name: self._suspect(ticket) for ticket in tickets})
             return
         for ticket in tickets:
             process = parse_identity(ticket.native)
             if process is not None:
                 send(process, self._boot, signal.SIGTERM)
 
+    def end(self, suspects: Mapping[str, Suspect]) -> set[str]:
+        """Kill whatever is left of these jobs; the names of those of which nothing is."""
+        return kill_all(suspects, self._boot)
+
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
         self._children = [child for child in self._children if child.poll() is None]
         over = {t.name: self._suspect(t) for t in tickets if not self._still_ends(t)}
-        clean = kill_all(over, self._boot) if over else set()
+        clean = self.end(over) if over else set()
         for name in clean:
             remove_cgroup(over[name].cgroup)
             _unlink(f"{self._running}/{name}")

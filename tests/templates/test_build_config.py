@@ -18,6 +18,7 @@ from templates.build_config import (
     Environment,
     HostPath,
     Images,
+    Podman,
     Resources,
     Rules,
     Runtime,
@@ -36,6 +37,7 @@ EVERYTHING = BuildConfig(
         *("podman", "/usr/bin/podman", ("--network", "host", "--annotation=a=b c"), "never", "1Gi")
     ),
     apptainer=Apptainer(True, True, True, True, True, False, True, True, False, "none"),
+    podman=Podman("pasta"),
     images=Images("r.example/", "/images", "/ready", "/cvmfs", "/shared/cache", 2, 3, 0, 4),
     volumes=Volumes(
         scratch="/scratch",

@@ -1,0 +1,90 @@
+"""Runs pods on this very machine under podman, without root: the host backend, and its containers.
+
+What a job's script has not removed, because it was killed or the machine was restarted, is found
+by the labels that the script gives to containers and pods: their job, and its directory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from submitter import command
+from submitter.backends.host import Host
+from submitter.backends.processes import Suspect
+from submitter.errors import BackendUnavailable, CommandFailed
+from submitter.settings import Pool
+from templates.errors import ConfigError
+
+LABEL = "interlink.directory"
+TIMEOUT_S = 60.0
+REMOVAL_TIMEOUT_S = 300.0
+FORCE = ("--force", "--ignore", "--time", "0")
+
+
+class Left(NamedTuple):
+    """A container or a pod that carries our label."""
+
+    identity: str
+    directory: str  # of its job
+
+
+class Podman(Host):
+    """The machine that the submitter runs on, with podman."""
+
+    def __init__(self, pool: Pool) -> None:
+        super().__init__(pool)
+        runtime = pool.build.runtime
+        if runtime.name != "podman":
+            where = f"pool {pool.name}: build.runtime.name"
+            raise ConfigError(where, f"must be podman, as the backend is, not {runtime.name}")
+        self._program = runtime.executable or "podman"
+
+    def end(self, suspects: Mapping[str, Suspect]) -> set[str]:
+        clean = super().end(suspects)
+        self._remove({f"{self.pool.directory}/jobs/{name}" for name in clean})
+        return clean
+
+    def tidy(self) -> None:
+        """Other pools of this user keep theirs: a directory says whose job it was."""
+        jobs = f"{self.pool.directory}/jobs/"
+        told = (*self._containers(), *self._pods())
+        gone = {one.directory for one in told if one.directory.startswith(jobs)}
+        self._remove({directory for directory in gone if not os.path.exists(directory)})
+
+    # --- podman's own commands ------------------------------------------------------------------
+
+    def _containers(self) -> list[Left]:
+        return self._listed("ps", "--all")
+
+    def _pods(self) -> list[Left]:
+        return self._listed("pod", "ps")
+
+    def _listed(self, *what: str) -> list[Left]:
+        """One question, however many there are."""
+        template = f'{{{{.ID}}}} {{{{index .Labels "{LABEL}"}}}}'
+        said = self._ask(TIMEOUT_S, *what, "--filter", f"label={LABEL}", "--format", template)
+        lines = [line.partition(" ") for line in said.splitlines()]
+        return [Left(identity, directory) for identity, _, directory in lines if directory]
+
+    def _remove(self, directories: set[str]) -> None:
+        """Pods first: they take their containers along."""
+        if not directories:
+            return
+        pods = _of(self._pods(), directories)
+        if pods:
+            self._ask(REMOVAL_TIMEOUT_S, "pod", "rm", *FORCE, *pods)
+        containers = _of(self._containers(), directories)
+        if containers:
+            self._ask(REMOVAL_TIMEOUT_S, "rm", *FORCE, "--volumes", *containers)
+
+    def _ask(self, timeout_s: float, *words: str) -> str:
+        try:
+            return command.run([self._program, *words], timeout_s)
+        except CommandFailed as error:
+            raise BackendUnavailable(str(error)) from None
+
+
+def _of(left: Iterable[Left], directories: set[str]) -> list[str]:
+    return [one.identity for one in left if one.directory in directories]
