@@ -100,7 +100,10 @@ def _check_file_system(pool: Pool, report: Report) -> None:
 
 def _is_seen_by_nodes(pool: Pool) -> bool:
     """Whether nodes have to see the directory: HTCondor can send what is in it."""
-    return pool.backend not in ("host", "podman") and pool.options.get("shared") is not False
+    return (
+        pool.backend not in ("host", "podman", "kubernetes")
+        and pool.options.get("shared") is not False
+    )
 
 
 def _try_out(folder: str) -> None:

@@ -9,6 +9,7 @@ from submitter import backends, command
 from submitter.errors import CommandFailed, SubmitterError
 from submitter.reporting import Report
 from submitter.settings import Pool
+from templates.build_config import KUBERNETES
 from templates.errors import ConfigError, one_line
 
 TIMEOUT_S = 20.0
@@ -40,6 +41,9 @@ def _check_runtime(pool: Pool, report: Report) -> None:
     what = f"pool {pool.name}: runtime"
     if runtime.name == "host":
         report.ok(what, "none: containers run as plain processes, without their images")
+        return
+    if runtime.name == KUBERNETES:
+        report.ok(what, "none: pods run in the site's own cluster")
         return
     program = runtime.executable or runtime.name
     said = _ask(pool, report, what, program, "install it, or name it in build.runtime.executable")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import time
 from typing import Any, NamedTuple, Optional, Union
 
+from submitter.errors import SubmitterError
 from submitter.journal import read
 from submitter.log_files import (
     Stamper,
@@ -39,6 +41,8 @@ from templates.messages import (
 )
 from templates.results import TERMINATED
 from templates.states import ENDED
+
+logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # between two looks at a log that is followed
 LONGEST_WAIT_S = 60.0
@@ -118,6 +122,8 @@ class LogServer:
         if wanted.cursor and cursor is None:
             raise WireError("logs.cursor", "is none of ours")
         over = _is_over(entry, wanted.container)
+        if self._site.backend.brings_logs and not entry.final:
+            await self._bring(entry.name, wanted.container)
         if cursor is None:
             ended = over if _comes_again(entry, wanted.container) else 0
             cursor = await asyncio.to_thread(_begin, directory, wanted, ended)
@@ -125,6 +131,12 @@ class LogServer:
             return None
         path = path_of(directory, wanted.container, cursor.start)
         return Log(path, cursor, over > cursor.start)
+
+    async def _bring(self, name: str, container: str) -> None:
+        try:
+            await asyncio.to_thread(self._site.backend.bring_logs, name, container)
+        except SubmitterError as error:  # what is here already can be read all the same
+            logger.info("pool=%s job=%s: its log: %s", self._site.pool.name, name, error)
 
     # --- sending ------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ class Pool:
     directory: Path = field(default="", metadata=REQUIRED)
     """Where jobs live; on a file system that the nodes share with this machine."""
     backend: Word = "host"
-    """Which batch system: slurm, htcondor, or, on this very machine, podman or host."""
+    """Which batch system: slurm, htcondor, kubernetes, or, on this very machine, podman or host."""
     options: Mapping[str, object] = field(default_factory=dict)
     """Options of the backend: see docs/backends.md and the backend's own page there."""
     resources: Mapping[Word, Quantity] = field(default_factory=dict)

@@ -25,14 +25,15 @@ from templates.settings_types import (
 )
 
 RUNTIMES = ("apptainer", "singularity", "podman", "host")
+KUBERNETES = "kubernetes"  # no runtime of a script: the pod is made in the site's own cluster
 
 
 @dataclass(frozen=True)
 class Runtime:
     """Which program starts the containers."""
 
-    name: Annotated[str, Choice(RUNTIMES)] = "host"
-    """What the containers run under; host is no container at all: the command runs as it is."""
+    name: Annotated[str, Choice((*RUNTIMES, KUBERNETES))] = "host"
+    """What the containers run under; host: nothing, the commands run as they are."""
     executable: PathOrEmpty = ""
     """The program; empty: the name above is looked up on PATH at the node."""
     options: tuple[Annotated[str, Kind.ARGUMENT], ...] = ()
@@ -157,6 +158,28 @@ class Environment:
 
 
 @dataclass(frozen=True)
+class Kubernetes:
+    """What every pod of a pool has that is itself a Kubernetes cluster."""
+
+    node_selector: Mapping[Word, Word] = field(default_factory=dict)
+    """Labels of the nodes that pods may run on."""
+    tolerations: tuple[Annotated[str, Kind.TAINT], ...] = ()
+    """Taints that pods tolerate: key=value:effect."""
+    runtime_class: Word = ""
+    """The RuntimeClass of pods."""
+    priority_class: Word = ""
+    """The PriorityClass of pods."""
+    service_account: Word = ""
+    """The ServiceAccount of pods; none of its tokens ever gets into them."""
+    pull_secrets: tuple[Word, ...] = ()
+    """Secrets of the namespace with which images are pulled, besides the pod's own."""
+    queue: Word = ""
+    """The LocalQueue of Kueue that pods wait in; empty: they wait for the scheduler alone."""
+    claims: Mapping[Annotated[str, Kind.CLAIM], Word] = field(default_factory=dict)
+    """Claims that pods can mount, and the PersistentVolumeClaim of the namespace for each."""
+
+
+@dataclass(frozen=True)
 class Script:
     """The bash around the pod."""
 
@@ -218,6 +241,8 @@ class BuildConfig:
     """Storage that pods can use."""
     environment: Environment = field(default_factory=Environment)
     """What containers see of the site's environment."""
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    """What every pod of a pool has that is itself a Kubernetes cluster."""
     script: Script = field(default_factory=Script)
     """The bash around the pod."""
     defaults: Resources = field(default_factory=lambda: Resources(cpu="1", memory="1Gi"))

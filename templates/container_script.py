@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from templates import images
 from templates.annotations import JobAnnotations
-from templates.build_config import BuildConfig
+from templates.build_config import KUBERNETES, BuildConfig
 from templates.credentials import registry_login
 from templates.errors import PodRejected
 from templates.library import APPTAINER, is_odd
@@ -41,7 +41,8 @@ class Site(NamedTuple):
 
 def has_networks(config: BuildConfig) -> bool:
     """Whether a site gives pods networks of their own."""
-    return config.runtime.name == "podman" and config.podman.network not in ("", "host")
+    name = config.runtime.name
+    return name == KUBERNETES or (name == "podman" and config.podman.network not in ("", "host"))
 
 
 class Gathered(NamedTuple):

@@ -32,6 +32,8 @@ _MESSAGE_POLICIES = ("File", "FallbackToLogsOnError")
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _NOT_ON_INIT = ("livenessProbe", "readinessProbe", "startupProbe", "lifecycle")
 _NO_SECURITY = Security()
+# What a container's securityContext may say that is handed on to another cluster as it is.
+_FOR_CLUSTERS = ("allowPrivilegeEscalation", "seccompProfile")
 _MOUNT_EXTRAS = frozenset(("subPath", "subPathExpr", "recursiveReadOnly"))
 _EXTRAS = frozenset((*_NOT_ON_INIT, "ports", "restartPolicyRules", "volumeDevices"))
 
@@ -302,4 +304,5 @@ def _merge_security(raw: Mapping[str, Any], where: str, pod: Mapping[str, Any]) 
         read_only_root=bool(flag_at(own, "readOnlyRootFilesystem", place)),
         add_capabilities=tuple(texts_at(capabilities, "add", f"{place}.capabilities")),
         drop_capabilities=tuple(texts_at(capabilities, "drop", f"{place}.capabilities")),
+        others={key: own[key] for key in _FOR_CLUSTERS if key in own},
     )

@@ -46,6 +46,14 @@ def registry_login(registry: str, pod: Pod) -> Optional[Login]:
     return None
 
 
+def pull_secret(secret: str, pod: Pod) -> Optional[bytes]:
+    """All logins of one pull secret, as a docker configuration; None if it did not come along."""
+    content = pod.secrets.get(secret)
+    if content is None:
+        return None
+    return json.dumps({"auths": _entries(secret, content.data)}).encode()
+
+
 def _entries(secret: str, data: Mapping[str, bytes]) -> Mapping[str, Any]:
     where = f"secret {secret}"
     try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from templates import script
+from templates import kubernetes_objects, script
 from templates.annotations import job_annotations
-from templates.build_config import BuildConfig
+from templates.build_config import KUBERNETES, BuildConfig
 from templates.container_script import has_networks
 from templates.errors import PodRejected
 from templates.names import job_name
@@ -65,7 +65,8 @@ def build(pod: Pod, config: BuildConfig) -> Job:
     if memory:
         memory = max(memory, byte_count(config.runtime.least_memory))
     name = job_name(pod.name, pod.uid)
-    text, files = script.write(name, pod, config, annotations)
+    renderer = kubernetes_objects if config.runtime.name == KUBERNETES else script
+    text, files = renderer.write(name, pod, config, annotations)
     return Job(
         name=name,
         uid=pod.uid,

@@ -59,6 +59,7 @@ class Security(NamedTuple):
     read_only_root: bool = False
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
+    others: Mapping[str, object] = {}  # what only another cluster can honour, as written
 
 
 class Container(NamedTuple):
@@ -124,6 +125,7 @@ class Pod(NamedTuple):
     overhead: Mapping[str, str] = {}
     requests: Mapping[str, str] = {}  # spec.resources of the pod itself
     limits: Mapping[str, str] = {}
+    security: Mapping[str, object] = {}  # of the pod itself: what only another cluster can honour
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False

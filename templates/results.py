@@ -18,7 +18,7 @@ TERMINATED = "terminated"
 _FORMAT = "interlink1"
 _START = b"interlink1 job="
 _END = ";"
-_NAME = re.compile(r"([a-z0-9-]+)\.([0-9]{1,15})\.(job|again|[cr]\.[a-z0-9-]+)\.([0-9]{1,9})")
+_NAME = re.compile(r"([a-z0-9-]+)\.([0-9]{1,15})\.(job|again|[cr]\.[a-z0-9-]+)\.([0-9]{1,15})")
 _NUMBER = re.compile(r"-?[0-9]{1,15}")
 _LONGEST_LINE = 16 * 1024  # a message of 4 KiB is 8 KiB of hexadecimal
 

@@ -46,6 +46,8 @@ _EXTRAS = frozenset(
         "resources",
     )
 )
+# What the pod's securityContext may say that is handed on to another cluster as it is.
+_FOR_CLUSTERS = ("fsGroup", "fsGroupChangePolicy", "seccompProfile", "supplementalGroups")
 _TOLERATION_TEXTS = ("key", "operator", "value", "effect")
 
 
@@ -101,6 +103,7 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
         node_name=node_name,
         service_account=service_account,
         hostname=_hostname(spec, place, name),
+        security={key: security[key] for key in _FOR_CLUSTERS if key in security},
         tolerations=_tolerations(spec, place),
         config_maps=source.config_maps,
         secrets=source.secrets,

@@ -23,6 +23,13 @@ POOL_ANNOTATION = JOB_PREFIX + "pool"  # names the pool of a pod whose toleratio
 LOCAL_CONTAINERS = "interlink.eu/disable-offload-containers"
 LOCAL_INIT_CONTAINERS = "interlink.eu/disable-offload-init-containers"
 
+# On what we make in a cluster that is itself a pool.
+SITE_JOB_LABEL = "interlink-nats/job"  # the job's name
+SITE_POOL_LABEL = "interlink-nats/pool"
+SITE_DIRECTORY_LABEL = "interlink-nats/directory"  # which pool's directory the job is in
+SITE_POD_ANNOTATION = "interlink-nats/pod"  # the first cluster's pod: namespace/name
+KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"  # the LocalQueue that a pod waits in
+
 JOB_ID = "JobID"  # annotation that the virtual kubelet sets from our answer to a create
 
 # Extended resources that are GPUs.

@@ -38,7 +38,7 @@ CONNECTION = {
 # What single modules may import besides that.
 EXTRA = {
     "kueue_nats/cluster.py": {"kubernetes", "urllib3"},
-    "submitter/backends/kubernetes.py": {"kubernetes"},
+    "submitter/backends/kubernetes_api.py": {"kubernetes", "urllib3"},
     "submitter/issuer.py": {"requests"},
     "templates/json_text.py": {"orjson"},
     "templates/nats_site.py": {"nkeys"},

@@ -11,6 +11,7 @@ from templates.errors import ConfigError
 BACKENDS = {
     "host": "submitter.backends.host:Host",
     "htcondor": "submitter.backends.htcondor:HTCondor",
+    "kubernetes": "submitter.backends.kubernetes:Kubernetes",
     "podman": "submitter.backends.podman:Podman",
     "slurm": "submitter.backends.slurm:Slurm",
 }
@@ -24,5 +25,10 @@ def make(pool: Pool) -> Backend:
         known = ", ".join(sorted(BACKENDS))
         raise ConfigError(f"pool {pool.name}: backend", f"must be one of {known}")
     module, _, name = place.partition(":")
-    made: Backend = getattr(importlib.import_module(module), name)(pool)
+    try:
+        backend = getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
+        raise ConfigError(f"pool {pool.name}: backend", what) from None
+    made: Backend = backend(pool)
     return made

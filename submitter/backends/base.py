@@ -66,6 +66,9 @@ class Backend(ABC):
     """Whether the batch system may end a job by itself and start it again later: then a script that
     was told to end has not said its last word."""
 
+    brings_logs: bool = False
+    """Whether logs have to be brought from the batch system when somebody asks for them."""
+
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
@@ -101,6 +104,10 @@ class Backend(ABC):
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
         """Remove what ended jobs have left in the batch system; names of those that are clean."""
         return {ticket.name for ticket in tickets}
+
+    def bring_logs(self, name: str, container: str) -> None:
+        """Have the files of a container's log say what it says by now."""
+        return
 
     def tidy(self) -> None:
         """Remove what jobs have left whose directories are gone: at the start, and now and then."""

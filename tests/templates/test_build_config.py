@@ -18,6 +18,7 @@ from templates.build_config import (
     Environment,
     HostPath,
     Images,
+    Kubernetes,
     Podman,
     Resources,
     Rules,
@@ -47,6 +48,9 @@ EVERYTHING = BuildConfig(
     ),
     environment=Environment(
         {"https_proxy": "http://p:1", "LINES": "a\nb"}, ("A_*",), ("/opt/bin",)
+    ),
+    kubernetes=Kubernetes(
+        {"a": "b"}, ("k=v:NoSchedule",), "rc", "pc", "sa", ("ps",), "lq", {"ns/home": "there"}
     ),
     script=Script("/opt/bash", "module load x\n\tcd /\n", "sync", "off", 1, 2, True),
     defaults=Resources("500m", "2Gi", 0, 60),
@@ -159,11 +163,11 @@ def keys_of(config: BuildConfig) -> list[tuple[str, str, object]]:
         ),
         (
             "runtime: {name: docker}",
-            "runtime.name: must be one of apptainer, singularity, podman, host",
+            "runtime.name: must be one of apptainer, singularity, podman, host, kubernetes",
         ),
         (
             "runtime: {name: [host]}",
-            "runtime.name: must be one of apptainer, singularity, podman, host",
+            "runtime.name: must be one of apptainer, singularity, podman, host, kubernetes",
         ),
         ("images: {cache: 5}", "images.cache: must be text, not a number"),
         ("images: {cache: 1.5}", "images.cache: must be text, not a fraction"),

@@ -1,0 +1,134 @@
+"""What every batch system has to do alike, in a real cluster."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.kubernetes_pool import Cluster, job_with, witness
+from tests.nats_server import NatsServer
+from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.conftest import Start
+from tests.submitter.rig import Centre, Submitter, eventually
+from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
+
+conformance.BACKENDS["kubernetes"] = {}
+conformance.ONE_AT_A_TIME["kubernetes"] = {"labels": {"pods": "1"}}  # see start, below
+
+pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
+    pytest.mark.kubernetes,
+    pytest.mark.parametrize("backend", ["kubernetes"]),
+]
+
+
+@pytest.fixture
+def tmp_path(cluster: Cluster) -> Path:
+    """A folder that pods can write into, too."""
+    return witness(cluster.bed)
+
+
+@pytest.fixture(autouse=True)
+def in_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Jobs are pods there; the folder is mounted in each of them."""
+    monkeypatch.setattr(conformance, "job_of", job_with(tmp_path))
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def centre(nats: NatsServer) -> Iterator[Centre]:
+    one = Centre(nats)
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    name = cluster.namespace(strict=False)
+    yield name
+    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def start(
+    nats: NatsServer, centre: Centre, cluster: Cluster, namespace: str, tmp_path: Path
+) -> Iterator[Start]:
+    started: list[Submitter] = []
+
+    def start_one(**pool: object) -> Submitter:
+        if "labels" in pool:
+            cluster.quota(namespace, {"pods": "1"})
+        policy = {"host_paths": [str(tmp_path)]}
+        one = Submitter(nats, tmp_path, **cluster.pool(namespace, policy=policy, **pool))
+        started.append(one)
+        return one.until_ready(centre)
+
+    yield start_one
+    for one in started:
+        if one.process is not None:
+            one.stop(signal.SIGKILL)
+
+
+# --- tests that look at what such a job has not ---------------------------------------------------
+
+
+def test_a_signal_that_ends_a_container(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str
+) -> None:
+    """The first process of a container is safe from its own signals."""
+    start(**conformance.settings(backend))
+    job = conformance.job_of("bash -c 'kill -SEGV $BASHPID'; exit $?")
+    centre.create(job)
+    end = centre.ended(job.name, 60).containers[0].state.end
+    assert end is not None
+    assert (end.exit_code, end.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
+
+
+def test_whatever_a_job_leaves_behind_ends_with_it(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str, cluster: Cluster, namespace: str
+) -> None:
+    start(**conformance.settings(backend))
+    job = conformance.job_of("sleep 1000 & exit 0")
+    centre.create(job)
+    centre.ended(job.name, 60)
+    eventually(lambda: not cluster.names(namespace, "pods,secrets,configmaps"))
+
+
+def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str, tmp_path: Path, cluster: Cluster, namespace: str
+) -> None:
+    submitter = start(**conformance.settings(backend))
+    job = conformance.job_of(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 6")
+    centre.create(job)
+    centre.until(job.name, lambda s: s.containers[0].state.state == "running", 60)
+    submitter.stop(signal.SIGKILL)
+    (tmp_path / "go").touch()
+    eventually(lambda: cluster.pod(namespace, job.name)["status"]["phase"] == "Failed")
+    submitter.until_ready(centre)
+    assert centre.ended(job.name).exit_code == 6
+
+
+def test_a_killed_job_ends_with_words(  # type: ignore[no-redef]
+    start: Start, centre: Centre, backend: str, cluster: Cluster, namespace: str
+) -> None:
+    submitter = start(**conformance.settings(backend))
+    job = conformance.job_of("sleep 1000")
+    centre.create(job)
+    centre.until(job.name, lambda s: s.containers[0].state.state == "running", 60)
+    words = ("delete", "pod", job.name, "--namespace", namespace, "--force", "--grace-period=0")
+    cluster.bed.kubectl(*words)
+    status = centre.ended(job.name)
+    assert status.exit_code != 0
+    assert "without a record of its end" in status.message
+    directory = submitter.directory / "jobs" / job.name
+    eventually(lambda: not (directory / "secret").exists())
+    assert json.loads((directory / "final").read_text())["phase"] == "ended"
