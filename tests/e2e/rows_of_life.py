@@ -91,6 +91,13 @@ row(
     terminationGracePeriodSeconds=2,
     differs={"main/c0/message": IN_THE_MESSAGE},
 )
+row(
+    "deadline-without-handler",
+    sh("echo begin; exec sleep 600"),
+    activeDeadlineSeconds=40,
+    terminationGracePeriodSeconds=2,
+    differs={"main/c0/exit": "ends it, with 143", "main/c0/message": IN_THE_MESSAGE},
+)
 
 # --- hooks, probes --------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def test_amounts_in_the_units_of_htcondor() -> None:
     assert found["request_memory"] == "300"  # MiB
     assert found["request_disk"] == "10240"  # KiB
     assert found["request_gpus"] == "2"
-    little = asked(job_of(resources={"requests": {"cpu": "1m", "memory": "1"}}))
+    little = asked(job_of(resources={"requests": {"cpu": "1m"}})._replace(memory_bytes=1))
     assert (little["request_cpus"], little["request_memory"]) == ("1", "1")
 
 
