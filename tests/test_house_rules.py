@@ -201,7 +201,7 @@ WITH_A_REASON = {
 
 def strip_jinja(text: str) -> str:
     """Take comments and statements of jinja2 out; what stands for a value becomes a word."""
-    text = re.sub(r"\{#.*?#\}", lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL)
+    text = re.sub(r"<#.*?#>", lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL)
     text = re.sub(r"\{%.*?%\}", lambda m: "\n" * m[0].count("\n"), text, flags=re.DOTALL)
     return re.sub(r"\{\{.*?\}\}", "VALUE", text, flags=re.DOTALL)
 
