@@ -18,9 +18,16 @@ from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_errors import submit_error
 from submitter.backends.htcondor_options import load
 from submitter.backends.htcondor_parsing import Ad
-from submitter.backends.htcondor_request import JOB, OURS, POOL, commands, text
+from submitter.backends.htcondor_request import JOB, POOL, commands, text
 from submitter.backends.htcondor_sightings import Terms, ended, sighting_of
-from submitter.backends.htcondor_spool import SPOOLING, Spool, is_half
+from submitter.backends.htcondor_spool import (
+    HALF,
+    NEVER_WHOLE,
+    OURS,
+    SPOOLING,
+    Spool,
+    is_half,
+)
 from submitter.backends.htcondor_states import HELD, IDLE, REMOVED, RUNNING
 from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
 from submitter.backends.programs import chunks
@@ -42,7 +49,6 @@ REMEMBERED_S = 14 * 24 * 3600  # how far back condor_history looks for a name
 CAPACITY_S = 30.0  # how long what is offered is taken for what it was
 ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
 WHY = f"{OURS}the pod's job is over"
-HALF = f"{OURS}not all of its files have arrived"
 DELETED = "the pod was deleted"
 _NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
 
@@ -107,7 +113,7 @@ class HTCondor(Backend):
             constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
             rows = self._whole(constraint)
             if len({ad.name for ad in rows}) < len(chunk):
-                past = f'{constraint} && !regexp("^{HALF}", RemoveReason ?: "")'
+                past = f"{constraint} && !{NEVER_WHOLE}"
                 rows += self._history(past, len(chunk), int(time.time()) - REMEMBERED_S)
             for ad in sorted(rows, key=_age, reverse=True):  # of several of one name, the first
                 found[ad.name] = ad.native
@@ -131,8 +137,7 @@ class HTCondor(Backend):
         if self._remote and any(map(is_half, rows)):
             half = f"{constraint} && JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
             self._act("condor_rm", half, "-reason", HALF)
-            rows = self._queue(f"{constraint} && !({half})")
-            rows = [ad for ad in rows if not ad.text("RemoveReason").startswith(HALF)]
+            rows = [ad for ad in self._queue(constraint) if not is_half(ad)]
         return rows
 
     def _queue(self, constraint: str) -> list[Ad]:

@@ -13,6 +13,7 @@ from math import ceil
 
 from submitter.backends import htcondor_description as description
 from submitter.backends.htcondor_options import NAME, Options
+from submitter.backends.htcondor_spool import OURS, STAGING
 from submitter.backends.htcondor_states import PASSING
 from submitter.backends.htcondor_transfer import ERRORS, INPUT, STREAM, STUB
 from submitter.errors import Forbidden
@@ -29,7 +30,6 @@ VACATE_MARGIN_S = 15  # for the last records, after the grace period of a pod
 LATE_S = 60  # for file systems that are slow to show a job's directory
 NATIVE = "$(ClusterId).$(ProcId)"  # as condor_submit will know it
 JOB, POOL = "InterlinkJob", "InterlinkPool"  # attributes by which jobs are found
-OURS = "interlink: "  # how reasons begin for which we take a job out of the queue for good
 
 # Annotation -> what it does; the table in docs/htcondor.md follows from it.
 ANNOTATIONS: Mapping[str, str] = {
@@ -104,7 +104,7 @@ def _stays(site: Options) -> str:
     """An ended job stays until it was seen; elsewhere a removed one, too, until it was fetched."""
     if not site.remote.schedd:
         return f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}"
-    removed = f'(JobStatus == 3 && !regexp("^{OURS}", RemoveReason ?: ""))'
+    removed = f'(JobStatus == 3 && !regexp("^({OURS}|{STAGING})", RemoveReason ?: ""))'
     return f"(JobStatus == 4 || {removed}) && time() - EnteredCurrentStatus < {site.keep_s}"
 
 

@@ -21,6 +21,11 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE = 100  # running jobs whose output is fetched in one round
 PATIENCE_S = 600.0  # how long the output of a job that has ended is waited for
+OURS = "interlink: "  # how reasons begin for which we take a job out of the queue for good
+HALF = f"{OURS}not all of its files have arrived"
+STAGING = "Staging of job files failed"  # for which HTCondor does that itself
+# Of jobs that were never handed over, in HTCondor's language.
+NEVER_WHOLE = f'regexp("^({HALF}|{STAGING})", RemoveReason ?: "")'
 _ALL_FILES = ("SpooledOutputFiles", "undefined")
 SPOOLING = 16  # the HoldReasonCode of a job whose files are on their way
 
@@ -100,6 +105,8 @@ def is_over(ad: Ad) -> bool:
 
 def is_half(ad: Ad) -> bool:
     """Whether a job's files have not all arrived."""
+    if ad.status == REMOVED:
+        return ad.text("RemoveReason").startswith((HALF, STAGING))
     return ad.status == HELD and ad.number("HoldReasonCode") == SPOOLING
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from submitter.backends import htcondor_spool
+from submitter.backends import htcondor, htcondor_spool
 from submitter.backends.base import Ticket
 from submitter.backends.htcondor import HTCondor
 from submitter.backends.htcondor_states import COMPLETED, HELD, IDLE, REMOVED, RUNNING
@@ -170,13 +170,25 @@ def test_a_directory_that_is_gone_is_not_made_again(element: Element) -> None:
     assert not place.exists()
 
 
-def test_one_of_which_files_are_missing_is_not_found(element: Element) -> None:
-    element.says("condor_q", ad(HELD, HoldReasonCode=16, NumShadowStarts=0))
-    element.condor.find(["job-1"])
-    removed = [line for line in element.started() if line.startswith("condor_rm")]
-    (line,) = removed
-    assert "JobStatus == 5 && HoldReasonCode == 16" in line
-    assert "-reason interlink: not all of its files have arrived" in line
+@pytest.mark.parametrize(
+    "half",
+    [
+        ad(HELD, HoldReasonCode=16, NumShadowStarts=0),
+        ad(REMOVED, RemoveReason="Staging of job files failed", NumShadowStarts=0),
+    ],
+)
+def test_one_of_which_files_are_missing_is_not_found(
+    element: Element, half: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(htcondor, "AFTER_TROUBLE_S", 0)
+    element.says("condor_q", half)
+    assert element.condor.find(["job-1"]) == {}
+    lines = element.started()
+    (removed,) = [line for line in lines if line.startswith("condor_rm")]
+    assert "JobStatus == 5 && HoldReasonCode == 16" in removed
+    assert "-reason interlink: not all of its files have arrived" in removed
+    (past,) = [line for line in lines if line.startswith("condor_history")]
+    assert "!regexp(" in past
 
 
 def test_what_is_clean_leaves_the_queue_for_good(element: Element) -> None:

@@ -186,8 +186,8 @@ def test_a_job_of_an_element_elsewhere() -> None:
     assert (found["output"], found["error"]) == ("stream", "errors")
     assert "transfer_output_files" not in found
     assert found["leave_in_queue"] == (
-        '(JobStatus == 4 || (JobStatus == 3 && !regexp("^interlink: ", RemoveReason ?: "")))'
-        " && time() - EnteredCurrentStatus < 604800"
+        '(JobStatus == 4 || (JobStatus == 3 && !regexp("^(interlink: |Staging of job files failed)"'
+        ', RemoveReason ?: ""))) && time() - EnteredCurrentStatus < 604800'
     )
 
 
