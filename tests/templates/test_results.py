@@ -175,7 +175,7 @@ def test_a_spool_files_name_says_whose_it_is(name: str, parts: tuple[str, int, s
         "pod-1.5.x.main.1",
         "pod-1.5.c..1",
         "pod-1.-5.job.1",
-        "pod-1.5.job.1234567890",
+        "pod-1.5.job.1234567890123456",
         "POD.5.job.1",
         "../pod.5.job.1",
         "pod-1.5.job.1\n",
