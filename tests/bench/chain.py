@@ -46,8 +46,9 @@ SITE, QUEUE, NODE = "host", "bench", "interlink"
 PATIENCE_S = 3600
 # One slot of the site for each job; what xargs starts next takes the one that has become free.
 ALONE = (
-    "cd {folder} && mkdir spool && start=${{EPOCHREALTIME/./}} && "
-    "ls -d job-* | xargs -P {slots} -I '{{}}' bash '{{}}/job.sh' '{folder}/{{}}' '{folder}/spool' "
+    "cd {folder} && start=${{EPOCHREALTIME/./}} && "
+    "ls -d job-* | xargs -P {slots} -I '{{}}' bash '{{}}/job.sh' '{folder}/{{}}' "
+    "'{folder}/{{}}/told' "
     ">/dev/null && echo $((${{EPOCHREALTIME/./}} - start))"
 )
 
@@ -145,12 +146,13 @@ def first_logs(bed: KueueBed) -> tuple[float, float]:
     """Seconds to the first line of the log, and until the pod is shown as Running; medians."""
     first_log(bed, "warm")
     both = [first_log(bed, f"first-{number}") for number in range(ROUNDS)]
+    sys.stderr.write(f"bench: first lines, and shown as Running, after (s): {both}\n")
     lines, shown = zip(*both)
     return statistics.median(lines), statistics.median(shown)
 
 
 def first_log(bed: KueueBed, name: str) -> tuple[float, float]:
-    text = json.dumps(job(name, "echo first; sleep 12"))
+    text = json.dumps(job(name, "echo first; sleep 60"))
     start = time.monotonic()
     bed.kubectl("create", "-f", "-", input=text)
     line = until_line(bed, name) - start
@@ -158,8 +160,7 @@ def first_log(bed: KueueBed, name: str) -> tuple[float, float]:
     look = ("get", "pods", f"--selector=job-name={name}", "--output", phase)
     until(lambda: bed.kubectl(*look) == "Running", 60, f"{name} to be shown as Running")
     shown = time.monotonic() - start
-    bed.kubectl("wait", "--for=condition=Complete", f"job/{name}", "--timeout=60s", seconds=90)
-    bed.kubectl("delete", "job", name, "--wait=true")
+    bed.kubectl("delete", "job", name, "--cascade=foreground")
     return line, shown
 
 
@@ -194,6 +195,7 @@ def through_kueue(bed: KueueBed) -> float:
         time.sleep(1)
         keep_alive(bed)
     took = time.monotonic() - start
+    sys.stderr.write(f"bench: {JOBS} jobs through Kueue took {took:.1f} s\n")
     if waiting.returncode:
         raise RuntimeError("the jobs have not become Complete")
     bed.kubectl("delete", "jobs", "--all", "--wait=true", seconds=300)
@@ -214,8 +216,16 @@ def plugin_that_does_nothing(bed: KueueBed) -> Iterator[None]:
     """In the place of ours; the site's offers go on being heard by the operator."""
     bed.stop("plugin")
     options = ["--bind", "127.0.0.1:4000", "--worker-class", "gthread", "--threads", "128"]
-    options += ["--keep-alive", "150", "--no-control-socket"]
-    gunicorn = [sys.executable, "-P", "-m", "gunicorn", *options]
+    gunicorn = [
+        sys.executable,
+        "-P",
+        "-m",
+        "gunicorn",
+        *options,
+        "--keep-alive",
+        "150",
+        "--no-control-socket",
+    ]
     command = [str(SCRIPT), "enter", "--name", bed.name, "--", "env", f"PYTHONPATH={REPO}"]
     words = [*command, *gunicorn, f"{null_plugin.__name__}:app"]
     with subprocess.Popen(words, start_new_session=True) as process:
@@ -255,6 +265,7 @@ def site_alone(bed: KueueBed) -> float:
     script = build(manifests(manifest), BuildConfig(runtime=Runtime(name="host")))
     for number in range(JOBS):
         write_job(script, folder / f"job-{number}")
+        (folder / f"job-{number}" / "told").mkdir()  # else they would meet: all have one name
     for path in itertools.chain([folder], folder.rglob("*")):
         os.chown(path, USER_ID, USER_ID)
     line = ALONE.format(folder=folder, slots=SLOTS)
@@ -265,4 +276,5 @@ def site_alone(bed: KueueBed) -> float:
     if took < JOBS / SLOTS * SECONDS:
         raise RuntimeError(f"the site alone: {took} s are too few for {JOBS} jobs of {SECONDS} s")
     shutil.rmtree(folder)
+    sys.stderr.write(f"bench: {JOBS} jobs of the site alone took {took:.1f} s\n")
     return took
