@@ -233,7 +233,8 @@ def plugin_that_does_nothing(bed: KueueBed) -> Iterator[None]:
             until(lambda: process.poll() is None and answers(bed), 30, "the plugin")
             yield
         finally:
-            os.killpg(process.pid, signal.SIGTERM)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
     bed.start("plugin")
 
 
