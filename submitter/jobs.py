@@ -185,8 +185,9 @@ class Keeper:
         await self._polling.step()
         lost, self._polling.taken_back = self._polling.taken_back, []
         for entry in lost:
-            self._waiting[entry.name] = entry
-            self._awaken("submit")
+            if self._table.get(entry.name) is entry:
+                self._waiting[entry.name] = entry
+                self._awaken("submit")
 
     # --- submitting ---------------------------------------------------------------------------
 

@@ -179,8 +179,9 @@ class Table:
         return entry
 
     def changed(self, entry: Entry) -> None:
-        """It has to be published."""
-        self._changed[entry.name] = None
+        """It has to be published, unless it was dropped while somebody still worked on it."""
+        if self._entries.get(entry.name) is entry:
+            self._changed[entry.name] = None
 
     def drop(self, name: str) -> None:
         """The site no longer has this job."""
