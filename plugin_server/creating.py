@@ -11,10 +11,10 @@ from typing import Callable, NamedTuple, Optional
 
 from plugin_server.asked import named_pool
 from plugin_server.deleting import Deletions
-from plugin_server.errors import Busy, Malformed, Refused
+from plugin_server.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.gateway import Gateway
 from plugin_server.pools import Pools
-from plugin_server.sending import LAST_WORD_S, Sender, deleted_before
+from plugin_server.sending import LAST_WORD_S, Sender
 from plugin_server.states_table import StatesTable
 from templates.errors import PodRejected
 from templates.job import Job, build
@@ -90,7 +90,8 @@ class Creates:
         except BaseException as error:
             if isinstance(error, Refused):
                 logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
-                self._table.refusals.note(pod.uid, str(error))
+                if not isinstance(error, Deleted):  # then nobody asks how it is doing
+                    self._table.refusals.note(pod.uid, str(error))
             mine.set_exception(error)
             raise
         finally:
@@ -99,7 +100,7 @@ class Creates:
 
     def _submit(self, pod: Pod, deadline: float) -> str:
         if self._deletions.is_deleted(pod.uid):
-            raise deleted_before(pod.name)
+            raise Deleted(pod.name)
         pool = self._pool(pod)
         known = self._table.find(pod.uid, pool)
         if known is not None:

@@ -2,7 +2,8 @@
 
     Refused            the request was understood, and the answer is no
     ├── Malformed      the request is not what interLink sends
-    └── Busy           too many others wait already
+    ├── Busy           too many others wait already
+    └── Deleted        the pod is not wanted any more
 
 The line is what a user reads in ``kubectl describe pod``: what, where, and whose turn it is.
 """
@@ -32,3 +33,10 @@ class Busy(Refused):
 
     def __init__(self, words: str) -> None:
         super().__init__(503, words)
+
+
+class Deleted(Refused):
+    """The pod is not wanted any more."""
+
+    def __init__(self, pod: str) -> None:
+        super().__init__(409, f"nothing was submitted: the pod {pod} was deleted before")

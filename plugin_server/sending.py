@@ -20,7 +20,7 @@ from typing import Any, Optional
 
 from plugin_server.bridge import Bridge
 from plugin_server.deleting import Deletions
-from plugin_server.errors import Refused
+from plugin_server.errors import Deleted, Refused
 from plugin_server.gateway import Gateway
 from templates import messages
 from templates.asking import LinkError, NoResponders, NotConnected, Unanswered
@@ -195,7 +195,7 @@ class Sender:
         for parcel in parcels:
             if self._deletions.is_deleted(parcel.job.uid):
                 parcel.perhaps = False
-                self._settle(parcel, deleted_before(parcel.job.pod))
+                self._settle(parcel, Deleted(parcel.job.pod))
             else:
                 asked.append(parcel)
         if not asked:
@@ -234,11 +234,6 @@ class Sender:
         return [Refusal(messages.UNAVAILABLE, words, True)] * len(parcels)
 
 
-def deleted_before(name: str) -> Refused:
-    """The answer to a create that comes after the pod's deletion."""
-    return Refused(409, f"nothing was submitted: the pod {name} was deleted before")
-
-
 def _refused(parcel: Parcel, status: int, words: str) -> Refused:
     return Refused(status, f"nothing was submitted: pool {parcel.pool}: {words}")
 
@@ -246,7 +241,7 @@ def _refused(parcel: Parcel, status: int, words: str) -> Refused:
 def _final(parcel: Parcel, refusal: Refusal) -> Refused:
     pool, words = parcel.pool, refusal.message
     if refusal.code == messages.DELETED:
-        return deleted_before(parcel.job.pod)
+        return Deleted(parcel.job.pod)
     if refusal.code == messages.FORBIDDEN:
         return Refused(403, f"nothing was submitted: pool {pool} refuses the pod: {words}")
     if refusal.code == messages.MALFORMED:

@@ -162,8 +162,9 @@ class Service:
         if not pool:
             self.deletions.mark(pod.uid)
             logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
-            return
-        self.deletions.add(pool, job, asking.grace_period(raw))
+        else:
+            self.deletions.add(pool, job, asking.grace_period(raw))
+        self.table.refusals.forget(pod.uid)
 
 
 def _store(settings: Settings, pools: Pools, table: StatesTable) -> Optional[Store]:

@@ -23,13 +23,14 @@ HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten 
 class Entry:
     """One job; with the last question about it and its answer, ready to be sent again."""
 
-    __slots__ = ("heard", "pool", "said", "status")
+    __slots__ = ("heard", "introduced", "pool", "said", "status")
 
     def __init__(self, pool: str, status: JobStatus, heard: float) -> None:
         self.pool = pool
         self.status = status
         self.heard = heard
         self.said: Optional[tuple[Asked, bytes]] = None
+        self.introduced = False  # an answer that does not last has been given
 
 
 class StatesTable:

@@ -35,14 +35,30 @@ NOT_READY = "NotReady"
 _PLAIN_ENDS = ("", "Completed", "Error")  # reasons that say no more than the exit code
 
 
+def introduction(asked: Asked, job: JobStatus) -> Optional[dict[str, Any]]:
+    """What comes before that of a failed init container when none has been shown yet, else None.
+
+    All containers, waiting; the next answer says what has become of them.
+    """
+    known = {entry.state.name: entry.state for entry in job.containers}
+    kinds = {entry.state.name: entry.kind for entry in job.containers}
+    if not asked.shown_of.keys().isdisjoint(listed.name for listed in asked.inits):
+        return None
+    if not _failed_init(asked, known, kinds):
+        return None
+    inits, mains = (
+        [_entry(listed, {"waiting": {"reason": INITIALIZING}}) for listed in every]
+        for every in (asked.inits, asked.mains)
+    )
+    return _element(asked, job.job, inits, mains)
+
+
 def pod_status(asked: Asked, job: JobStatus) -> dict[str, Any]:
-    """The element of the answer for one pod."""
+    """The element of the answer for one pod, when it needs no introduction."""
     known = {entry.state.name: entry.state for entry in job.containers}
     kinds = {entry.state.name: entry.kind for entry in job.containers}
     shown = asked.shown_of
     failed = _failed_init(asked, known, kinds)
-    if failed and shown.keys().isdisjoint(listed.name for listed in asked.inits):
-        return _introduced(asked, job.job)
     inits = _inits(asked, job, known, kinds, failed)
     mains = [_main(listed, job, known.get(listed.name), asked, shown) for listed in asked.mains]
     if job.phase == ENDED:
@@ -50,15 +66,6 @@ def pod_status(asked: Asked, job: JobStatus) -> dict[str, Any]:
     else:
         _keep_one_running(mains, known, shown)
     return _element(asked, job.job, inits, mains)
-
-
-def _introduced(asked: Asked, job: str) -> dict[str, Any]:
-    """All containers, waiting; the next answer says what has become of them."""
-    inits, mains = (
-        [_entry(listed, {"waiting": {"reason": INITIALIZING}}) for listed in every]
-        for every in (asked.inits, asked.mains)
-    )
-    return _element(asked, job, inits, mains)
 
 
 def lost_status(asked: Asked, job: str, words: str) -> dict[str, Any]:

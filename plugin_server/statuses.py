@@ -18,7 +18,7 @@ from plugin_server.asked import Asked
 from plugin_server.errors import Malformed
 from plugin_server.pools import Pools
 from plugin_server.states_table import Entry, StatesTable
-from plugin_server.status import lost_status, pod_status
+from plugin_server.status import introduction, lost_status, pod_status
 from plugin_server.unknown_pods import UnknownPods
 from templates.names import job_name
 from templates.results import RUNNING, TERMINATED, WAITING
@@ -69,9 +69,9 @@ class Statuses:
         pods = [asking.read(pod, f"pod {number}") for number, pod in enumerate(raw)]
         silent = self._look_up(pods)
         found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in silent]
-        answers = [self._of_pod(pod, entry) for pod, entry in found]
+        answers = [self._introduced(pod, e) or self._of_pod(pod, e) for pod, e in found]
         answer = b"[" + b",".join(filter(None, answers)) + b"]"
-        known = [(pod.uid, pod.pool, entry) for pod, entry in found if entry is not None]
+        known = [(p.uid, p.pool, e) for p, e in found if e is not None and e.said is not None]
         return _Kept(known if len(known) == len(raw) else [], answer)
 
     def _look_up(self, pods: list[Asked]) -> Collection[str]:
@@ -93,6 +93,14 @@ class Statuses:
             answers[digest] = kept
             while len(answers) > most:
                 del answers[next(iter(answers))]
+
+    def _introduced(self, pod: Asked, entry: Optional[Entry]) -> bytes:
+        """The element that comes first, once for each state, whatever is made of it."""
+        if not pod.inits or entry is None or entry.introduced:
+            return b""
+        entry.introduced = True
+        first = introduction(pod, entry.status)
+        return _dump(first) if first is not None else b""
 
     def _of_pod(self, pod: Asked, entry: Optional[Entry]) -> bytes:
         """The element for one pod; nothing when there is nothing to say."""

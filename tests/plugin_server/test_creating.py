@@ -67,6 +67,16 @@ def test_a_virtual_kubelet_that_asks_how_a_refused_pod_is_doing_is_told_why_it_h
     assert "waiting" in main["state"]
 
 
+def test_of_a_pod_that_was_refused_and_deleted_nothing_is_said(plugin: Plugin) -> None:
+    early, late = pod(pool=""), pod()
+    refused(plugin, early, 400)
+    assert plugin.status(early) != []
+    for raw in (early, late):
+        plugin.delete(raw)
+    assert "was deleted before" in refused(plugin, late, 409)
+    assert plugin.status(early) == plugin.status(late) == []
+
+
 def test_an_annotation_names_the_pool_of_a_pod_without_the_toleration(
     plugin: Plugin, site: Site
 ) -> None:

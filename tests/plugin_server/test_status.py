@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from plugin_server.asked import read
-from plugin_server.status import lost_status, pod_status, stamp
+from plugin_server.status import introduction, lost_status, pod_status, stamp
 from templates.results import RUNNING, TERMINATED, WAITING, ContainerState, End
 from templates.states import ENDED, JobStatus
 from tests.plugin_server.job_stories import Story, make_pod
@@ -22,7 +22,9 @@ AT = 1795021200123
 
 
 def answer_for(raw: dict[str, Any], job: JobStatus) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(json.dumps(pod_status(read(raw), job)))
+    asked = read(raw)
+    said = introduction(asked, job) or pod_status(asked, job)
+    answer: dict[str, Any] = json.loads(json.dumps(said))
     return answer
 
 
