@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -43,13 +44,15 @@ def assert_none_left(folder: Path, seconds: float = 20) -> None:
         time.sleep(0.05)
 
 
-def kill_left(folder: Path, whole_path: bool = False) -> None:
-    """End what a test has left on purpose."""
-    for line in left(folder, whole_path):
-        try:
-            os.kill(int(line.split()[0]), signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+def kill_left(folder: Path, whole_path: bool = False, seconds: float = 20) -> None:
+    """End what a test has left on purpose, and what that has started meanwhile."""
+    end = time.monotonic() + seconds
+    while lines := left(folder, whole_path):
+        assert time.monotonic() < end, lines
+        for line in lines:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(line.split()[0]), signal.SIGKILL)
+        time.sleep(0.02)
 
 
 def _read(path: Path) -> bytes:
