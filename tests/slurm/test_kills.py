@@ -5,19 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import re
 import signal
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from scripts.lib.slurm_machines import Trouble
-from tests.faults.crowd import Crowd
+from tests.faults.crowd import Crowd, Watched
 from tests.slurm_site import USER_ID, SlurmSite
 from tests.slurm_system import TIMING, SlurmSystem, system_at
+from tests.system import job_of
 
 JOBS = 200
 ROUNDS = 2  # in each of which everything is killed once
 PAUSE_S = (0.5, 2.5)
+SUBMITTED = re.compile(r"job=(\S+): submitted ([0-9]+)$", re.MULTILINE)
 BROKEN = {"down", "drain", "draining", "drng", "drained"}
 
 
@@ -76,6 +80,16 @@ class Faults:
             self._site.admin("scontrol", "release", *held)
 
 
+def had_a_number_twice(system: SlurmSystem, job: Watched) -> bool:
+    """Whether Slurm cancelled it for the sake of another job with its number: docs/slurm.md."""
+    numbers: dict[str, set[str]] = {}
+    for file in system.folder.glob("submitter*.log"):
+        for name, number in SUBMITTED.findall(file.read_text()):
+            numbers.setdefault(number, set()).add(name)
+    shared = [names for names in numbers.values() if job_of(job.pod) in names and len(names) > 1]
+    return bool(shared) and "Slurm: CANCELLED: " in job.message
+
+
 def test_random_kills_of_everything(site: SlurmSite, tmp_path: Path) -> None:
     runs = site.home / "runs"
     runs.mkdir()
@@ -83,7 +97,7 @@ def test_random_kills_of_everything(site: SlurmSite, tmp_path: Path) -> None:
     pool = {"build": {"runtime": {"name": "host"}}, "timing": {**TIMING, "lost_after_s": 20}}
     options = {"submitters": 2, "workers": 2, "pool": pool}
     with system_at(site, tmp_path / "kills", **options) as system:
-        crowd = Crowd(system, JOBS, runs)
+        crowd = Crowd(system, JOBS, runs, partial(had_a_number_twice, system))
         threads = crowd.start()
         with Faults(system) as faults:
             faults.happen()
