@@ -40,11 +40,9 @@ def introduction(asked: Asked, job: JobStatus) -> Optional[dict[str, Any]]:
 
     All containers, waiting; the next answer says what has become of them.
     """
-    known = {entry.state.name: entry.state for entry in job.containers}
-    kinds = {entry.state.name: entry.kind for entry in job.containers}
     if not asked.shown_of.keys().isdisjoint(listed.name for listed in asked.inits):
         return None
-    if not _failed_init(asked, known, kinds):
+    if not _failed_init(asked, *_states_and_kinds(job)):
         return None
     inits, mains = (
         [_entry(listed, {"waiting": {"reason": INITIALIZING}}) for listed in every]
@@ -55,8 +53,7 @@ def introduction(asked: Asked, job: JobStatus) -> Optional[dict[str, Any]]:
 
 def pod_status(asked: Asked, job: JobStatus) -> dict[str, Any]:
     """The element of the answer for one pod, when it needs no introduction."""
-    known = {entry.state.name: entry.state for entry in job.containers}
-    kinds = {entry.state.name: entry.kind for entry in job.containers}
+    known, kinds = _states_and_kinds(job)
     shown = asked.shown_of
     failed = _failed_init(asked, known, kinds)
     inits = _inits(asked, job, known, kinds, failed)
@@ -94,6 +91,12 @@ def stamp(at_ms: int) -> Optional[str]:
     if at_ms <= 0 or at_ms >= 253402300800000:  # the year 10000
         return None
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at_ms // 1000))
+
+
+def _states_and_kinds(job: JobStatus) -> tuple[dict[str, ContainerState], dict[str, str]]:
+    """What the site says of each container, by its name."""
+    known = {entry.state.name: entry.state for entry in job.containers}
+    return known, {entry.state.name: entry.kind for entry in job.containers}
 
 
 def _element(asked: Asked, job: str, inits: list[State], mains: list[State]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import pytest
 
 from tests.kubernetes_pool import Cluster, make_image
 from tests.kueue_bed import running
+from tests.submitter.conftest import *  # noqa: F403 - its fixtures are used here
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

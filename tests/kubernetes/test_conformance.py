@@ -37,20 +37,6 @@ def in_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(conformance, "job_of", job_with(tmp_path))
 
 
-@pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def centre(nats: NatsServer) -> Iterator[Centre]:
-    one = Centre(nats)
-    yield one
-    one.close()
-
-
 @pytest.fixture
 def namespace(cluster: Cluster) -> Iterator[str]:
     name = cluster.namespace(strict=False)

@@ -22,20 +22,6 @@ from tests.submitter.rig import Centre, Submitter, eventually
 
 
 @pytest.fixture(scope="module")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def centre(nats: NatsServer) -> Iterator[Centre]:
-    one = Centre(nats)
-    yield one
-    one.close()
-
-
-@pytest.fixture(scope="module")
 def namespace(cluster: Cluster) -> str:
     return cluster.namespace()
 

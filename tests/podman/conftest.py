@@ -15,6 +15,7 @@ import pytest
 from tests.nats_server import NatsServer
 from tests.podman_host import AtTheHost, PodmanHost, running
 from tests.processes import kill_left
+from tests.submitter.conftest import *  # noqa: F403 - its fixtures are used here
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, Submitter
 
@@ -44,20 +45,6 @@ def tmp_path(host: PodmanHost) -> Path:
     folder.mkdir()
     host.own(folder)
     return folder
-
-
-@pytest.fixture(scope="session")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    yield server
-    server.stop()
-
-
-@pytest.fixture
-def centre(nats: NatsServer) -> Iterator[Centre]:
-    one = Centre(nats)
-    yield one
-    one.close()
 
 
 @pytest.fixture

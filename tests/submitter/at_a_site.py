@@ -20,7 +20,7 @@ from scripts.lib.slurm_files import CENTRE, CENTRE_PORT, USER_ID
 from tests.login_node import LoginNode
 from tests.nats_server import NatsServer
 from tests.processes import kill_left
-from tests.submitter.conftest import Start
+from tests.submitter.conftest import Start, centre
 from tests.submitter.rig import Centre, Submitter
 
 __all__ = ["AtTheSite", "centre", "home", "nats", "open_umask", "options", "start", "tmp_path"]
@@ -103,13 +103,6 @@ def start(
             one.stop(signal.SIGKILL)
     site.restore()
     kill_left(home)
-
-
-@pytest.fixture
-def centre(nats: NatsServer) -> Iterator[Centre]:
-    one = Centre(nats)
-    yield one
-    one.close()
 
 
 @pytest.fixture(autouse=True)
