@@ -47,8 +47,7 @@ PATIENCE_S = 3600
 # One slot of the site for each job; what xargs starts next takes the one that has become free.
 ALONE = (
     "cd {folder} && start=${{EPOCHREALTIME/./}} && "
-    "ls -d job-* | xargs -P {slots} -I '{{}}' bash '{{}}/job.sh' '{folder}/{{}}' "
-    "'{folder}/{{}}/told' "
+    "ls -d job-* | xargs -P {slots} -I '{{}}' bash '{{}}/job.sh' '{folder}/{{}}' '{folder}/told' "
     ">/dev/null && echo $((${{EPOCHREALTIME/./}} - start))"
 )
 
@@ -257,16 +256,12 @@ def site_alone(bed: KueueBed) -> float:
     """Seconds that its machine takes for the same scripts."""
     site = bed.site(SITE)
     folder = site.home / "alone"
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "alone"},
-        "spec": pod(f"sleep {SECONDS}"),
-    }
-    script = build(manifests(manifest), BuildConfig(runtime=Runtime(name="host")))
+    bare_pod = {"apiVersion": "v1", "kind": "Pod", "spec": pod(f"sleep {SECONDS}")}
+    config = BuildConfig(runtime=Runtime(name="host"))
     for number in range(JOBS):
-        write_job(script, folder / f"job-{number}")
-        (folder / f"job-{number}" / "told").mkdir()  # else they would meet: all have one name
+        one = {**bare_pod, "metadata": {"name": f"job-{number}"}}
+        write_job(build(manifests(one), config), folder / f"job-{number}")
+    (folder / "told").mkdir()
     for path in itertools.chain([folder], folder.rglob("*")):
         os.chown(path, USER_ID, USER_ID)
     line = ALONE.format(folder=folder, slots=SLOTS)
