@@ -295,3 +295,18 @@ def test_the_rule_about_old_bash_finds(line: str) -> None:
 )
 def test_the_rule_about_old_bash_leaves_alone(line: str) -> None:
     assert [why for pattern, why in YOUNG_BASH.items() if re.search(pattern, line)] == []
+
+
+def test_tiers_with_a_folder_of_their_own_are_marked_in_it_only() -> None:
+    """``scripts/test`` looks for their tests nowhere else."""
+    apart = re.search(r"^apart=\((.*)\)$", (REPO / "scripts/test").read_text(), re.MULTILINE)
+    assert apart is not None
+    for tier in apart[1].split():
+        folder = REPO / "tests" / tier
+        marked = [
+            path
+            for path in (REPO / "tests").rglob("*.py")
+            if re.search(rf"pytest\.mark\.{tier}\b", path.read_text(encoding="utf-8"))
+        ]
+        assert marked, tier
+        assert [path for path in marked if folder not in path.parents] == []

@@ -31,6 +31,7 @@ def chain() -> Iterator[KueueBed]:
     """
     with running(f"e2e-{os.getpid()}", sites=SITES) as found:
         yield found
+        until(lambda: not leaving(found), 180, "the end of what was deleted")
         processes = processes_of(found)
         there = {line.split()[0] for line in traces(found, processes)}
     assert there >= {"process", "cable", "group", "file"}
@@ -38,9 +39,15 @@ def chain() -> Iterator[KueueBed]:
     until(lambda: not traces(found, processes), 30, f"the end of {traces(found, processes)}")
 
 
+def leaving(chain: KueueBed) -> list[str]:
+    """The namespaces that have been deleted, and are still there."""
+    found = chain.get("namespaces")["items"]
+    return [one["metadata"]["name"] for one in found if "deletionTimestamp" in one["metadata"]]
+
+
 @pytest.fixture
 def user(chain: KueueBed) -> Iterator[User]:
     """Somebody with a namespace and a queue, in which nothing is left afterwards."""
     found = User(chain, f"t{uuid.uuid4().hex[:6]}")
     yield found
-    found.leave()
+    found.go()

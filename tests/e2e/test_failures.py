@@ -71,7 +71,7 @@ def failing(chain: KueueBed) -> Iterator[User]:
         at("slurm", "limit-slurm", sh(FOR_EVER), flags="--time=1"),
     )
     yield user
-    user.leave()
+    user.go()
 
 
 @pytest.mark.parametrize(

@@ -42,8 +42,8 @@ class Places:
 
     def leave(self) -> None:
         for user in self.users.values():
-            user.leave()
-            user.bed.kubectl("delete", "persistentvolume", user.name)
+            user.go()
+            user.bed.kubectl("delete", "persistentvolume", user.name, "--wait=false")
 
 
 def _volume(namespace: str) -> Json:

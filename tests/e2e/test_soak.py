@@ -130,7 +130,7 @@ def people(chain: KueueBed) -> Iterator[list[Person]]:
     found = [Person(User(chain, f"s{SEED}-{number}"), SEED + number) for number in range(PEOPLE)]
     yield found
     for person in found:
-        person.user.leave()
+        person.user.go()
 
 
 def faults_of(chain: KueueBed) -> list[Fault]:
