@@ -44,7 +44,7 @@ class Cluster:
         if not strict:
             text = text.replace("enforce: baseline", "enforce: privileged")
         self.bed.apply(text)
-        self.bed.until(lambda: self.bed.get("serviceaccount", "default", "--namespace", name))
+        self.bed.until(lambda: self.bed.get("serviceaccount", "default", namespace=name))
         if pods:
             self.quota(name, {"pods": str(pods)})
         return name
@@ -58,7 +58,7 @@ class Cluster:
         )
 
         def told() -> bool:
-            found = self.bed.get("resourcequota", "pool", "--namespace", namespace)
+            found = self.bed.get("resourcequota", "pool", namespace=namespace)
             return bool(found.get("status", {}).get("hard") == hard)
 
         self.bed.until(told)
@@ -80,11 +80,11 @@ class Cluster:
 
     def names(self, namespace: str, kind: str) -> set[str]:
         """Objects of a kind in a namespace, without those that every namespace has."""
-        items = self.bed.get(kind, "--namespace", namespace)["items"]
+        items = self.bed.get(kind, namespace=namespace)["items"]
         return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt"}
 
     def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        return self.bed.get("pod", name, "--namespace", namespace)
+        return self.bed.get("pod", name, namespace=namespace)
 
 
 def witness(bed: KueueBed) -> Path:

@@ -25,6 +25,7 @@ from typing import Any, Optional, TypeVar, Union
 
 import yaml
 
+from tests.kueue_api import Api, Refused
 from tests.slurm_site import SlurmSite
 
 REPO = Path(__file__).resolve().parent.parent
@@ -33,10 +34,6 @@ PATIENCE_S = 60.0
 NEW, OLD = "0.19", "0.14"  # the versions of Kueue that there are beds with
 T = TypeVar("T")
 Manifest = Union[str, Mapping[str, Any]]
-
-
-class Refused(Exception):
-    """kubectl did not do it; the text is what it said."""
 
 
 def until(condition: Callable[[], T], seconds: float = PATIENCE_S, what: str = "it") -> T:
@@ -97,10 +94,14 @@ class KueueBed:
         texts = [m if isinstance(m, str) else json.dumps(m, ensure_ascii=False) for m in manifests]
         return self.kubectl("apply", "-f", "-", input="\n---\n".join(texts))
 
-    def get(self, *args: str) -> dict[str, Any]:
+    @functools.cached_property
+    def api(self) -> Api:
+        """What can be read without a kubectl for it."""
+        return Api(self.server, self.kubeconfig.parent / "pki")
+
+    def get(self, kind: str, name: str = "", namespace: str = "default") -> dict[str, Any]:
         """One object, or a List of some, as the API server has it."""
-        found: dict[str, Any] = json.loads(self.kubectl("get", *args, "--output=json"))
-        return found
+        return self.api.get(kind, name, namespace)
 
     # --- programs -------------------------------------------------------------------------------
 
@@ -166,7 +167,7 @@ class KueueBed:
         (words,) = (words for words in self._status() if "knows" in words)
         return words[-1]
 
-    @property
+    @functools.cached_property
     def server(self) -> str:
         """The URL of the API server."""
         config = yaml.safe_load(self.kubeconfig.read_text())

@@ -22,7 +22,8 @@ from templates.asking import NotConnected
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.publications import Resources
-from tests.kueue_bed import REPO, KueueBed, Refused, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import REPO, KueueBed, until
 from tests.nats_server import NatsServer
 
 NAMESPACE = ACCOUNT = chain_objects.OPERATOR
@@ -359,7 +360,7 @@ class World:
 
     def workloads(self) -> dict[str, Json]:
         """By the Jobs that they are of."""
-        items = self.bed.get("workloads.kueue.x-k8s.io", "--namespace", self.name)["items"]
+        items = self.bed.get("workloads.kueue.x-k8s.io", namespace=self.name)["items"]
         return {item["metadata"]["ownerReferences"][0]["name"]: item for item in items}
 
     def admitted_to(self, job: str) -> str:

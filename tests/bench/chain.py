@@ -35,7 +35,8 @@ from templates.job import build
 from templates.render_pod import write_job
 from tests.bench import null_plugin
 from tests.bench.rows import Row
-from tests.kueue_bed import REPO, SCRIPT, KueueBed, Refused, running, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
 from tests.site import manifests
 from tests.slurm_site import USER_ID
 
@@ -155,9 +156,12 @@ def first_log(bed: KueueBed, name: str) -> tuple[float, float]:
     start = time.monotonic()
     bed.kubectl("create", "-f", "-", input=text)
     line = until_line(bed, name) - start
-    phase = "jsonpath={.items[0].status.phase}"
-    look = ("get", "pods", f"--selector=job-name={name}", "--output", phase)
-    until(lambda: bed.kubectl(*look) == "Running", 60, f"{name} to be shown as Running")
+
+    def phase() -> str:
+        (found,) = bed.api.get("pods", selector=f"job-name={name}")["items"]
+        return str(found["status"]["phase"])
+
+    until(lambda: phase() == "Running", 60, f"{name} to be shown as Running")
     shown = time.monotonic() - start
     bed.kubectl("delete", "job", name, "--cascade=foreground")
     return line, shown

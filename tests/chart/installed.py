@@ -12,7 +12,8 @@ import yaml
 from scripts.lib import certificates
 from templates import permissions
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm
-from tests.kueue_bed import KueueBed, Refused
+from tests.kueue_api import Refused
+from tests.kueue_bed import KueueBed
 from tests.nats_server import program
 from tests.system import Process
 
@@ -139,7 +140,7 @@ class Release:
         """What pods and their containers say, for who has to find out."""
         told = ["", self.kubectl("get", "pods", "--output=wide")]
         told.append(self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-4000:])
-        for pod in self.bed.get("pods", "--namespace", NAMESPACE)["items"]:
+        for pod in self.bed.get("pods", namespace=NAMESPACE)["items"]:
             name = pod["metadata"]["name"]
             try:
                 told.append(self.kubectl("logs", name, "--all-containers", "--prefix")[-3000:])
@@ -158,7 +159,7 @@ class Release:
         """What was made at random."""
         found = {}
         for name in (f"{NAME}-nats-users", f"{NAME}-nats-tls"):
-            data = self.bed.get("secret", name, "--namespace", NAMESPACE)["data"]
+            data = self.bed.get("secret", name, namespace=NAMESPACE)["data"]
             found[name] = {key: base64.b64decode(text).decode() for key, text in data.items()}
         return found
 

@@ -71,7 +71,7 @@ def test_an_image_tells_its_version_to_nobody_in_particular(
 
 
 def test_all_of_it_runs_and_nothing_has_been_restarted(release: Release) -> None:
-    pods = release.bed.get("pods", "--namespace", NAMESPACE)["items"]
+    pods = release.bed.get("pods", namespace=NAMESPACE)["items"]
     states = [s for pod in pods for s in pod["status"]["containerStatuses"]]
     assert sorted(s["name"] for s in states) == [
         "interlink",

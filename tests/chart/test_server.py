@@ -17,7 +17,8 @@ from tests.chart.helm import (
     objects,
     text_of,
 )
-from tests.kueue_bed import KueueBed, Refused
+from tests.kueue_api import Refused
+from tests.kueue_bed import KueueBed
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.users import User
-from tests.kueue_bed import Refused
+from tests.kueue_api import Refused
 
 Json = dict[str, Any]
 
@@ -65,6 +65,6 @@ def _of(container: Json) -> Json:
 
 def _log(user: User, pod: str, container: str) -> str:
     try:
-        return user.api.log(pod, container)
+        return user.bed.api.log(pod, container, user.name)
     except Refused:
         return ""

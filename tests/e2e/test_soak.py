@@ -25,7 +25,8 @@ from tests.e2e.conftest import SITES
 from tests.e2e.remains import remains
 from tests.e2e.trouble import Fault, Trouble, cut_off, frozen, killed, killed_at
 from tests.e2e.users import User
-from tests.kueue_bed import KueueBed, Refused, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import KueueBed, until
 
 logger = logging.getLogger(__name__)
 LENGTH_S = float(os.environ.get("E2E_SOAK_S", "120"))

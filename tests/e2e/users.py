@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from tests.e2e.api import Api
-from tests.kueue_bed import KueueBed, Refused, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import KueueBed, until
 
 Json = dict[str, Any]
 
@@ -24,10 +24,9 @@ class User:
 
     def __init__(self, bed: KueueBed, name: str) -> None:
         self.bed, self.name = bed, name
-        self.api = Api(bed, name)
         self.bed.kubectl("create", "namespace", name)
         self.queue(QUEUE)
-        self.bed.until(lambda: self.kubectl("get", "serviceaccount", "default"))
+        self.bed.until(lambda: self.get("serviceaccount", "default"))
 
     def leave(self) -> None:
         """Delete all of it, and wait until nothing is left."""
@@ -45,7 +44,11 @@ class User:
         return self.bed.kubectl(*words, "--namespace", self.name, **more)
 
     def get(self, *words: str) -> Json:
-        return self.bed.get(*words, "--namespace", self.name)
+        return self.bed.get(*words, namespace=self.name)
+
+    def items(self, kind: str, selector: str = "") -> list[Json]:
+        found: list[Json] = self.get(kind, selector=selector)["items"]
+        return found
 
     def queue(self, cluster_queue: str) -> None:
         """A LocalQueue that is called like the ClusterQueue that it leads to."""
@@ -68,7 +71,7 @@ class User:
         return {**manifest, "metadata": {**manifest["metadata"], "namespace": self.name}}
 
     def pod(self, name: str) -> Json:
-        return self.api.get("pods", name)
+        return self.get("pods", name)
 
     def until_ended(self, name: str, seconds: float = 120) -> Json:
         """Wait for the end of a pod."""
@@ -126,11 +129,11 @@ class User:
         )
 
     def pods_of(self, job: str) -> list[Json]:
-        return self.api.every("pods", f"job-name={job}")
+        return self.items("pods", f"job-name={job}")
 
     def flavor_of(self, job: str) -> str:
         """The flavor that a Job was admitted to; empty if it was not."""
-        for workload in self.api.every("workloads"):
+        for workload in self.items("workloads"):
             if workload["metadata"]["ownerReferences"][0]["name"] == job:
                 admission = workload.get("status", {}).get("admission", {})
                 flavors = [a["flavors"] for a in admission.get("podSetAssignments", ())]
@@ -145,7 +148,7 @@ class User:
         """Wait until a Job is Complete or Failed."""
 
         def look() -> Optional[Json]:
-            job = self.api.get("jobs", name)
+            job = self.get("jobs", name)
             held = [c["type"] for c in job["status"].get("conditions", ()) if c["status"] == "True"]
             return job if condition in held else None
 

@@ -15,7 +15,8 @@ import pytest
 from templates.build_config import HostPath, Volumes
 from templates.states import JobStatus
 from tests.kubernetes_pool import CONFIG, IMAGE, Cluster, job_of
-from tests.kueue_bed import Refused, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import until
 from tests.nats_server import NatsServer
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, Submitter, eventually

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from tests.images import archive
-from tests.kueue_bed import REPO, SCRIPT, KueueBed, Refused, running, until
+from tests.kueue_api import Refused
+from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
 
 IMAGE = "busybox:1.36"
 
@@ -102,7 +103,7 @@ def test_a_job_is_admitted_and_runs_on_the_node(bed: KueueBed, namespace: str, q
     bed.apply(job(namespace, "sum", "echo $((6 * 7))"))
     complete = ("wait", "--for=condition=Complete", "--timeout=60s", "job/sum")
     bed.kubectl(*complete, "--namespace", namespace, seconds=90)
-    (workload,) = bed.get("workloads", "--namespace", namespace)["items"]
+    (workload,) = bed.get("workloads", namespace=namespace)["items"]
     assert workload["status"]["admission"]["clusterQueue"] == queues
     assert conditions(workload)["Finished"] == "True"
     assert bed.kubectl("logs", "job/sum", "--namespace", namespace) == "42\n"
@@ -116,11 +117,11 @@ def test_a_job_without_quota_waits(bed: KueueBed, namespace: str, queues: str) -
     bed.apply(wide)
 
     def refused() -> bool:
-        found = bed.get("workloads", "--namespace", namespace)["items"]
+        found = bed.get("workloads", namespace=namespace)["items"]
         return [conditions(item).get("QuotaReserved") for item in found] == ["False"]
 
     bed.until(refused, what="word of the quota")
-    assert bed.get("job", "wide", "--namespace", namespace)["spec"]["suspend"] is True
+    assert bed.get("job", "wide", namespace=namespace)["spec"]["suspend"] is True
 
 
 @pytest.mark.both_kueues
@@ -172,7 +173,7 @@ def test_objects_outlive_a_kill(bed: KueueBed, namespace: str, program: str) -> 
     with pytest.raises(Refused):
         bed.kubectl("get", "configmap", "kept", "--namespace", namespace, "--request-timeout=5s")
     bed.start(program)
-    found = bed.get("configmap", "kept", "--namespace", namespace)
+    found = bed.get("configmap", "kept", namespace=namespace)
     assert found["data"] == {"a": "b"}
 
 

@@ -41,7 +41,7 @@ def test_the_documented_manifest_admits_jobs_that_ask_for_cpu_and_memory(world: 
 
 def _pods(world: World, number: int) -> Any:
     """The pods of the test, once there are so many."""
-    found = world.bed.get("pods", "--namespace", world.name)["items"]
+    found = world.bed.get("pods", namespace=world.name)["items"]
     return found if len(found) == number else None
 
 
@@ -249,7 +249,7 @@ def test_what_has_started_at_a_lost_pool_is_left_to_run(world: World) -> None:
 
 def _phases(world: World, **wanted: str) -> Any:
     """The uids of the only pods of Jobs, by Job, once they are in these phases."""
-    items = world.bed.get("pods", "--namespace", world.name)["items"]
+    items = world.bed.get("pods", namespace=world.name)["items"]
     phases = {pod["metadata"]["labels"]["job-name"]: pod["status"]["phase"] for pod in items}
     if len(items) != len(phases) or phases != wanted:
         return None
@@ -328,7 +328,7 @@ def test_names_that_kubernetes_cannot_hold(world: World) -> None:
     tolerated = {"Pool_A", "pool-a", "p.-edge_.p"}
 
     def values() -> set[str]:
-        pods = world.bed.get("pods", "--namespace", world.name)["items"]
+        pods = world.bed.get("pods", namespace=world.name)["items"]
         tolerations = [t for pod in pods for t in pod["spec"]["tolerations"]]
         return {t["value"] for t in tolerations if t["key"] == "pool.vk.io"}
 

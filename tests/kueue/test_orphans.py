@@ -58,7 +58,7 @@ def created(bed: KueueBed, system: System) -> dict[str, Any]:
     }
     metadata = {"name": name, "namespace": NAMESPACE}
     bed.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    found = bed.get("pod", name, "--namespace", NAMESPACE)
+    found = bed.get("pod", name, namespace=NAMESPACE)
     pod["metadata"].update(uid=found["metadata"]["uid"], namespace=NAMESPACE)
     system.plugin.create(request)
     system.until(lambda: system.log(pod) == b"up\n", f"{job_of(pod)} runs")

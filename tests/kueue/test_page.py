@@ -55,7 +55,7 @@ def cluster(world: World, tmp_path: Path) -> Iterator[World]:
     world.bed.load(python_image(tmp_path / "operator.tar", IMAGE, "kueue_nats", NEEDS))
     world.operator.stop()
     world.bed.kubectl("create", "namespace", "nats")
-    until(lambda: world.bed.get("serviceaccount", "default", "--namespace=nats"))  # pods need it
+    until(lambda: world.bed.get("serviceaccount", "default", namespace="nats"))  # pods need it
     world.bed.apply(SERVER)
     ready = ("wait", "--for=condition=Ready", "pod/nats", "--timeout=60s")
     world.bed.kubectl(*ready, "--namespace", "nats", seconds=90)
