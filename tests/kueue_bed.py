@@ -100,8 +100,9 @@ class KueueBed:
         return Api(self.server, self.kubeconfig.parent / "pki")
 
     def get(self, kind: str, name: str = "", namespace: str = "default") -> dict[str, Any]:
-        """One object, or a List of some, as the API server has it."""
-        return self.api.get(kind, name, namespace)
+        """One object (also as KIND/NAME), or a List of some, as the API server has it."""
+        kind, _, same = kind.partition("/")
+        return self.api.get(kind, name or same, namespace)
 
     # --- programs -------------------------------------------------------------------------------
 

@@ -101,13 +101,13 @@ def shown(site: Site, values: dict[str, str]) -> dict[str, str]:
     return {name: found[name] for name in values if name in found}
 
 
-def test_values_arrive_to_the_byte(every_site: Site) -> None:
-    assert shown(every_site, VALUES) == VALUES
+def test_values_arrive_to_the_byte(any_site: Site) -> None:
+    assert shown(any_site, VALUES) == VALUES
 
 
-def test_the_longest_value_that_the_kernel_takes_arrives(every_site: Site) -> None:
+def test_the_longest_value_that_the_kernel_takes_arrives(any_site: Site) -> None:
     values = {"MAX": "x" * (LONGEST_VARIABLE - len("MAX="))}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
 def test_a_longer_value_is_refused_in_words(site: Site) -> None:
@@ -120,22 +120,22 @@ def test_a_longer_value_is_refused_in_words(site: Site) -> None:
     )
 
 
-def test_names_that_no_shell_can_hold_arrive(every_site: Site) -> None:
+def test_names_that_no_shell_can_hold_arrive(any_site: Site) -> None:
     values = {name: f"value of {name}" for name in NAMES}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
-def test_names_that_bash_keeps_for_itself_arrive(every_site: Site) -> None:
+def test_names_that_bash_keeps_for_itself_arrive(any_site: Site) -> None:
     names = set(KEPT_BY_BASH)
-    if every_site.runtime in ("apptainer", "singularity"):
+    if any_site.runtime in ("apptainer", "singularity"):
         names -= {"IFS", "PPID"}  # the shell inside Apptainer keeps these for itself
     values = {name: f"value of {name}" for name in sorted(names)}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
-def test_names_of_the_scripts_own_variables_arrive(every_site: Site) -> None:
+def test_names_of_the_scripts_own_variables_arrive(any_site: Site) -> None:
     values = {name: f"value of {name}" for name in SCRIPTS_OWN}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
 @pytest.mark.parametrize("name", ["odd", "launcher", "prefix", "DIR"])
@@ -144,14 +144,14 @@ def test_one_name_of_the_scripts_own_changes_nothing_else(site: Site, name: str)
     assert shown(site, values) == values
 
 
-def test_odd_names_can_have_values_of_any_kind(every_site: Site) -> None:
+def test_odd_names_can_have_values_of_any_kind(any_site: Site) -> None:
     values = {f"odd.{name}": value for name, value in VALUES.items() if not name.startswith("LONG")}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
-def test_path_and_home_are_the_pods(every_site: Site) -> None:
+def test_path_and_home_are_the_pods(any_site: Site) -> None:
     values = {"PATH": "/opt/mine:/usr/bin:/bin", "HOME": "/opt/home"}
-    assert shown(every_site, values) == values
+    assert shown(any_site, values) == values
 
 
 def test_a_command_is_looked_up_on_the_pods_path(site: Site) -> None:
@@ -173,13 +173,13 @@ def test_a_command_is_looked_up_on_the_pods_path(site: Site) -> None:
     assert done.log("c0") == "mine x\n"
 
 
-def test_hostname_is_the_pods_unless_it_says_otherwise(every_site: Site) -> None:
+def test_hostname_is_the_pods_unless_it_says_otherwise(any_site: Site) -> None:
     show = {"command": SHOW}
     named = {"command": SHOW, "env": listed({"HOSTNAME": "own"})}
-    done = every_site.run(pod(show, named, name="train-0"))
+    done = any_site.run(pod(show, named, name="train-0"))
     assert environment_of(done)["HOSTNAME"] == "train-0"
     assert environment_of(done, "c1")["HOSTNAME"] == "own"
-    done = every_site.run(pod(show, hostname="worker"))
+    done = any_site.run(pod(show, hostname="worker"))
     assert environment_of(done)["HOSTNAME"] == "worker"
 
 
@@ -215,8 +215,8 @@ BATCH = {
 }
 
 
-def test_nothing_of_the_batch_environment_leaks_but_what_the_site_keeps(every_site: Site) -> None:
-    done = every_site.run(pod({"command": SHOW}), environment=BATCH)
+def test_nothing_of_the_batch_environment_leaks_but_what_the_site_keeps(any_site: Site) -> None:
+    done = any_site.run(pod({"command": SHOW}), environment=BATCH)
     found = environment_of(done)
     kept = {n: v for n, v in BATCH.items() if n.startswith(("SLURM_", "CUDA_", "_CONDOR_"))}
     assert {name: found.get(name) for name in kept} == kept
@@ -224,24 +224,24 @@ def test_nothing_of_the_batch_environment_leaks_but_what_the_site_keeps(every_si
     assert "LEAK" not in found
 
 
-def test_a_site_decides_which_variables_it_keeps(every_site: Site) -> None:
-    config = every_site.config
+def test_a_site_decides_which_variables_it_keeps(any_site: Site) -> None:
+    config = any_site.config
     config = replace(config, environment=replace(config.environment, keep=("BATCH_*", "lower")))
-    done = every_site.run(pod({"command": SHOW}), config, environment=BATCH)
+    done = any_site.run(pod({"command": SHOW}), config, environment=BATCH)
     found = environment_of(done)
     assert (found.get("BATCH_TOKEN"), found.get("lower")) == ("batch-secret-value",) * 2
     assert "SLURM_JOB_ID" not in found
     config = replace(config, environment=replace(config.environment, keep=()))
-    found = environment_of(every_site.run(pod({"command": SHOW}), config, environment=BATCH))
+    found = environment_of(any_site.run(pod({"command": SHOW}), config, environment=BATCH))
     assert not set(found.items()) & set(BATCH.items())
     assert "batch-secret" not in str(found)
 
 
-def test_the_pod_wins_over_the_site_and_the_site_over_the_batch_system(every_site: Site) -> None:
-    config = every_site.config
+def test_the_pod_wins_over_the_site_and_the_site_over_the_batch_system(any_site: Site) -> None:
+    config = any_site.config
     given = {"SLURM_A": "site", "SLURM_B": "site", "http_proxy": "http://proxy:3128"}
     config = replace(config, environment=replace(config.environment, set=given))
-    done = every_site.run(
+    done = any_site.run(
         pod({"command": SHOW, "env": listed({"SLURM_B": "pod", "with.dot": "pod"})}),
         config,
         environment={"SLURM_A": "batch", "SLURM_B": "batch", "SLURM_C": "batch"},
@@ -252,12 +252,12 @@ def test_the_pod_wins_over_the_site_and_the_site_over_the_batch_system(every_sit
     assert [found.get(name) for name in names] == wanted
 
 
-def test_exported_functions_of_the_batch_environment_do_no_harm(every_site: Site) -> None:
+def test_exported_functions_of_the_batch_environment_do_no_harm(any_site: Site) -> None:
     functions = {
         f"BASH_FUNC_{name}%%": '() {  echo "harm by a function" >&2; false\n}'
         for name in ("module", "which", "ml", "_lmod")
     }
-    done = every_site.run(pod({"command": SHOW}), environment=functions)
+    done = any_site.run(pod({"command": SHOW}), environment=functions)
     found = environment_of(done)
     assert [name for name in found if name.startswith("BASH_FUNC")] == []
     assert "harm" not in done.output
@@ -341,8 +341,8 @@ def started_with_secrets(site: Site) -> Running:
     )
 
 
-def test_no_secret_is_in_an_argument_of_a_process_or_in_the_script(every_site: Site) -> None:
-    running = started_with_secrets(every_site)
+def test_no_secret_is_in_an_argument_of_a_process_or_in_the_script(any_site: Site) -> None:
+    running = started_with_secrets(any_site)
     running.until(lambda state: "c1" in state.containers and state.containers["c1"].end)
     work = running.directory / "scratch" / "work"
     assert (work / "ready").exists()

@@ -3,9 +3,9 @@
 from tests.site import Site, config_map, pod, sh
 
 
-def test_init_container_then_main_containers_share_a_volume(every_site: Site) -> None:
+def test_init_container_then_main_containers_share_a_volume(any_site: Site) -> None:
     work = {"name": "work", "mountPath": "/work"}
-    done = every_site.run(
+    done = any_site.run(
         [
             pod(
                 sh(

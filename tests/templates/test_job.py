@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -325,3 +326,17 @@ def test_a_job_does_not_depend_on_the_order_in_which_python_keeps_sets() -> None
     }
     assert len(jobs) == 1
     assert SECRET.encode() in jobs.pop()
+
+
+@pytest.mark.parametrize("name", ["hello.yaml", "everything.yaml"])
+def test_singularity_gets_the_scripts_of_apptainer_under_its_own_name(name: str) -> None:
+    path = REPO / "tests" / "data" / "pods" / name
+    pod = read_manifests([(path.name, path.read_text())])
+    jobs = [build(pod, BuildConfig(runtime=Runtime(name=r))) for r in ("apptainer", "singularity")]
+    new, old = (job._replace(runtime="") for job in jobs)
+    assert new.script.count("RUNTIME=apptainer ") == 1
+    renamed = new.script.replace("RUNTIME=apptainer ", "RUNTIME=singularity ")
+    renamed = re.sub(r"\bAPPTAINER(?=ENV_|_CACHEDIR|_TMPDIR)", "SINGULARITY", renamed)
+    both = 'APPTAINER_CONFIGDIR="$RUN/runtime"'
+    also = f"{both} {both.replace('APPTAINER', 'SINGULARITY')}"
+    assert new._replace(script=renamed.replace(both, also)) == old
