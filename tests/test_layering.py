@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
+import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -116,7 +117,12 @@ def label(path: Path) -> str:
     return path.relative_to(REPO).as_posix()
 
 
-def imports(path: Path) -> Iterator[Import]:
+@functools.cache
+def imports(path: Path) -> tuple[Import, ...]:
+    return tuple(found_imports(path))
+
+
+def found_imports(path: Path) -> Iterator[Import]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         where = f"{label(path)}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Import):
@@ -160,11 +166,13 @@ def test_only_the_modules_named_here_reach_outside(path: Path) -> None:
 def test_the_environment_is_read_in_settings_only(path: Path) -> None:
     if path.name in READS_ENVIRONMENT:
         return
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {"environ", "environb", "getenv"}
+    text = path.read_text(encoding="utf-8")
+    if not any(name in text for name in names):
+        return
     used = [
         node.lineno
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute)
         and node.attr in names
         and isinstance(node.value, ast.Name)

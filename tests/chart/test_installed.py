@@ -168,8 +168,8 @@ def test_passwords_stay_over_an_upgrade_and_a_rollback(release: Release, site: P
 
 def test_a_killed_container_comes_back_by_itself(release: Release, site: Process) -> None:
     """interLink, too, although it listens on a socket: the one that was killed left none."""
-    selector = "--selector=app.kubernetes.io/component=virtual-node-interlink"
-    (pod,) = release.bed.get("pods", "--namespace", NAMESPACE, selector)["items"]
+    selector = "app.kubernetes.io/component=virtual-node-interlink"
+    (pod,) = release.bed.api.get("pods", namespace=NAMESPACE, selector=selector)["items"]
     name = pod["metadata"]["name"]
     before = {s["name"]: s for s in pod["status"]["containerStatuses"]}
     # In the bed's own name spaces, where there is one program of this name.
@@ -177,7 +177,7 @@ def test_a_killed_container_comes_back_by_itself(release: Release, site: Process
     subprocess.run(kill, check=True, timeout=60)
 
     def is_back() -> bool:
-        (now,) = release.bed.get("pods", "--namespace", NAMESPACE, selector)["items"]
+        (now,) = release.bed.api.get("pods", namespace=NAMESPACE, selector=selector)["items"]
         states = {s["name"]: s for s in now["status"]["containerStatuses"]}
         count = before["interlink"]["restartCount"] + 1
         return states["interlink"]["restartCount"] == count and all(

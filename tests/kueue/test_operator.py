@@ -152,11 +152,14 @@ def test_capacity_falls_at_once_and_rises_when_it_has_held(world: World) -> None
     def cpu() -> str:
         return str(world.quota(world.name, name).get("cpu", {}).get("nominalQuota"))
 
+    def borrowed() -> str:
+        return str(world.quota(f"{world.name}-team", name)["pods"]["borrowingLimit"])
+
     world.pools.until(lambda: cpu() == "64", 60, "the whole quota")
-    assert world.quota(f"{world.name}-team", name)["pods"]["borrowingLimit"] == "30"
+    world.pools.until(lambda: borrowed() == "30", 30, "what may be borrowed")
     world.pools.offer("site", cpu=10, memory="64Gi", pods=10)
     world.pools.until(lambda: cpu() == "10", 30, "the fall")
-    assert world.quota(f"{world.name}-team", name)["pods"]["borrowingLimit"] == "10"
+    world.pools.until(lambda: borrowed() == "10", 30, "what may be borrowed then")
     world.pools.offer("site", cpu=100, memory="64Gi", pods=40)
     published = world.pools.until(
         lambda: (p := world.pool("site"))["published"]["cpu"] == "100" and p, 30, "the word of it"

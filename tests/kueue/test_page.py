@@ -109,7 +109,7 @@ def test_the_page_can_be_followed_as_it_stands(
         assert done.returncode == 0, explained(cluster.bed, done.stderr)
         told += done.stdout
     bed = cluster.bed
-    items = bed.get("workloads.kueue.x-k8s.io", "--namespace", "team-a")["items"]
+    items = bed.get("workloads.kueue.x-k8s.io", namespace="team-a")["items"]
     admitted = {
         item["metadata"]["ownerReferences"][0]["name"]: {
             flavor

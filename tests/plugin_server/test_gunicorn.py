@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import os
 import re
@@ -141,10 +142,7 @@ def test_a_wrong_setting_is_one_line(nats: NatsServer, tmp_path: Path) -> None:
 # --- the two doors --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["/create", "/status", "/delete", "/getLogs", "/", "/metrics/x"])
-def test_the_door_for_health_leads_to_nothing_else(
-    nats: NatsServer, tmp_path: Path, path: str
-) -> None:
+def test_the_door_for_health_leads_to_nothing_else(nats: NatsServer, tmp_path: Path) -> None:
     port = free_port()
     socket_path = tmp_path / "plugin.sock"
     health = f"127.0.0.1:{port}"
@@ -153,9 +151,10 @@ def test_the_door_for_health_leads_to_nothing_else(
     with plugin as found:
         assert found.call("GET", "/healthz") == (200, b"ok\n")
         assert b"interlink_plugin_nats_connected 1" in found.call("GET", "/metrics")[1]
-        for method in ("GET", "POST"):
+        elsewhere = ("/create", "/status", "/delete", "/getLogs", "/", "/metrics/x")
+        for method, path in itertools.product(("GET", "POST"), elsewhere):
             status_code, words = found.call(method, path, [])
-            assert status_code == 404
+            assert status_code == 404, path
             assert b"here are /healthz" in words
         with contextlib.closing(UnixConnection(str(socket_path))) as connection:
             connection.request("GET", "/status", "[]")
