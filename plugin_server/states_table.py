@@ -18,6 +18,7 @@ from templates.states import ENDED, JobStatus
 
 MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
 HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten first
+GONE_KEPT = 10_000  # pods whose job is gone, likewise
 
 
 class Entry:
@@ -41,6 +42,7 @@ class StatesTable:
         self._clock = clock
         self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
         self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
+        self._gone: dict[tuple[str, str], None] = {}  # pools and uids that they no longer have
         self._changes: dict[str, str] = {}  # uid -> pool, since they were last taken
         self.tracks_changes = False  # whether somebody takes them
         self._lock = threading.Lock()
@@ -62,13 +64,16 @@ class StatesTable:
             if known is None and len(jobs) >= MOST_JOBS:
                 return False
             jobs[status.uid] = Entry(sys.intern(pool), _compact(status), now)
+            self._gone.pop((pool, status.uid), None)
             if self.tracks_changes:
                 self._changes[status.uid] = pool
             return True
 
     def enter(self, pool: str, status: JobStatus) -> None:
-        """What a site has just taken from us; it may have said more meanwhile."""
+        """What a site has just taken; it may have said more of it by now, or lost it again."""
         with self._lock:
+            if (pool, status.uid) in self._gone:
+                return
             self._homes[status.uid] = sys.intern(pool)
         self.put(pool, status)
 
@@ -86,6 +91,9 @@ class StatesTable:
                 if jobs.pop(uid, None) is not None and self.tracks_changes:
                     self._changes[uid] = pool
                 self._homes.pop(uid, None)
+                self._gone[pool, uid] = None
+            while len(self._gone) > GONE_KEPT:
+                del self._gone[next(iter(self._gone))]
 
     def keep_only(self, pool: str, uids: Collection[str], heard_before: float) -> int:
         """Remove what a complete list of a pool's jobs does not hold, but nothing newer than it."""

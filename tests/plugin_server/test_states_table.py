@@ -80,6 +80,20 @@ def test_a_complete_list_removes_what_it_does_not_hold_unless_that_is_newer() ->
     assert table.count("a") == 1
 
 
+def test_what_is_gone_before_its_create_has_returned_does_not_come_again() -> None:
+    table = StatesTable()
+    table.remove("a", [UID])
+    table.enter("a", job("queued"))
+    assert phase(table) == "unknown"
+    table.enter("b", job("queued"))
+    assert phase(table) == "queued"  # a pool speaks of its own jobs only
+    table.remove("b", [UID])
+    assert table.put("a", job("started"))  # the site itself has it again
+    table.remove("b", [UID])
+    table.enter("a", job("ended"))
+    assert phase(table) == "ended"
+
+
 def test_what_was_remembered_gives_way_to_what_is_heard() -> None:
     table = StatesTable()
     table.put("a", job("started"))
