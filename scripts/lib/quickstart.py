@@ -195,11 +195,11 @@ class System:
         for _, process in reversed(self._processes):
             with contextlib.suppress(ProcessLookupError):
                 process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also a worker that its gunicorn has left
+            process.wait()
         self.plugin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
