@@ -7,7 +7,7 @@ from typing import Any
 
 from kueue_nats import usage
 from kueue_nats.model import MasterQueue, NatsFlavor, Source
-from kueue_nats.offers import Record
+from kueue_nats.offers import SILENT, Record
 from kueue_nats.planning import Plan
 from kueue_nats.remembering import Clock, Records
 from kueue_nats.reporting import CONNECTED, FALSE, READY, TRUE, Heard, Word
@@ -39,8 +39,11 @@ def notes(
     for group, nats, record in _pools(wanted, records):
         pool = record.resources.pool
         words = [shared.get((nats.source, pool), "")]
+        is_lost = clock.now_s - record.heard_s >= nats.timeout_s
+        if record.resources.trouble and record.histories and not is_lost:
+            words.append(f"{SILENT}: {record.resources.trouble}")
         pause = record.resources.interval_s or int(record.pause_s)
-        if pause > nats.timeout_s / 2 and clock.now_s - record.heard_s < nats.timeout_s:
+        if pause > nats.timeout_s / 2 and not is_lost:
             words.append(
                 f"speaks every {pause} s only, and poolTimeout is {nats.timeout_s} s: "
                 "lower pools[].timing.resources_s at the site, or raise poolTimeout"

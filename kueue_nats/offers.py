@@ -14,11 +14,12 @@ from templates.quantity import parse
 
 # A pool that is lost for so long is not shown any more; poolTimeout and returnAfter are over then.
 FORGET_S = 3.0 * LONGEST_S
+SILENT = "its batch system cannot be asked"
 MOST_POOLS = 2000  # heard at one source; a flood of invented names must not fill the memory
 
 
 class Record(NamedTuple):
-    """One pool, as it was heard last."""
+    """One pool, as it was heard last; what it repeats while it is in trouble does not count."""
 
     resources: Resources
     heard_s: float  # on the clock that timeouts are measured by
@@ -53,6 +54,10 @@ class Tracker:
         """Take in a publication; False if there are too many pools to take in one more."""
         key = (source, resources.pool)
         before = self._records.get(key)
+        if resources.trouble and before is not None:  # its last word, which grows old
+            said = resources._replace(quotas=before.resources.quotas)
+            self._records[key] = before._replace(resources=said)
+            return True
         if before is None and sum(1 for other, _ in self._records if other == source) >= MOST_POOLS:
             return False
         if before is not None and before.remembered:
@@ -129,9 +134,13 @@ def offers(
 def _offer(pool: str, record: Optional[Record], nats: NatsFlavor, now_s: float) -> Offer:
     if record is None:
         return Offer(pool, {}, lost="not heard of yet")
-    lost = ""
+    lost, trouble = "", record.resources.trouble
     if now_s - record.heard_s >= nats.timeout_s:
-        lost = f"not heard of for {nats.timeout_s} s (poolTimeout)"
+        silent = SILENT if trouble else "not heard of"
+        lost = f"{silent} for {nats.timeout_s} s (poolTimeout)"
+        lost = ": ".join(filter(None, (lost, trouble)))
+    elif trouble and not record.histories:
+        lost = f"{SILENT}: {trouble}"
     known = {name: history for name, history in record.histories.items() if is_resource(name)}
     return Offer(
         pool=pool,

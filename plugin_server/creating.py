@@ -128,8 +128,8 @@ class Creates:
         )
 
     def _alive(self) -> str:
-        alive = self._pools.alive()
-        return f"alive: {', '.join(alive)}" if alive else "no pool is alive now"
+        alive = self._pools.choices()
+        return f"alive: {alive}" if alive else "no pool is alive now"
 
     def _config(self, pool: str, deadline: float) -> Optional[Config]:
         """How the pool builds scripts; if need be it is asked for, on a connection that lasts."""

@@ -102,8 +102,12 @@ class _State(Collector):
         silent = GaugeMetricFamily(
             f"{PREFIX}pool_silent_seconds", "Since a pool was last heard", labels=("pool",)
         )
+        trouble = GaugeMetricFamily(
+            f"{PREFIX}pool_in_trouble", "1 if its batch system cannot be asked", labels=("pool",)
+        )
         for pool, known in service.pools.known().items():
             silent.add_metric((pool,), service.pools.silent_s(known))
+            trouble.add_metric((pool,), int(bool(service.pools.trouble(pool))))
         waiting = GaugeMetricFamily(
             f"{PREFIX}deletions_waiting", "Deletions not confirmed by the site", labels=("pool",)
         )
@@ -111,7 +115,7 @@ class _State(Collector):
             waiting.add_metric((pool,), count)
         connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
         connected.add_metric((), int(service.gateway.is_connected))
-        return (pods, silent, waiting, connected, *self._of_orphans())
+        return (pods, silent, trouble, waiting, connected, *self._of_orphans())
 
     def _of_orphans(self) -> Iterable[Metric]:
         orphans = self._service.orphans

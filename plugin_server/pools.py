@@ -88,6 +88,20 @@ class Pools:
         """The names of the pools that were heard of lately."""
         return sorted(name for name, known in self.known().items() if self.is_alive(known))
 
+    def choices(self) -> str:
+        """The same for people, with what is wrong with them."""
+        return ", ".join(map(self._in_words, self.alive()))
+
+    def _in_words(self, name: str) -> str:
+        trouble = self.trouble(name)
+        return f"{name} (its batch system cannot be asked: {trouble})" if trouble else name
+
+    def trouble(self, pool: str) -> str:
+        """Why a pool's batch system cannot be asked; empty if it can, as far as is known."""
+        with self._changed:
+            resources = self._pools.get(pool, Known()).resources
+        return resources.trouble if resources is not None else ""
+
     def silent_s(self, known: Known) -> float:
         """How long a pool has not been heard."""
         return self._clock() - known.heard if known.heard else float("inf")

@@ -9,13 +9,14 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Callable, Optional
 
 from submitter.errors import SubmitterError
 from submitter.site import Site
 from templates import publications, subjects, wire
 from templates.asking import LinkError
+from templates.errors import one_line
 from templates.link import Link
 from templates.messages import Query
 from templates.publications import Resources, Statuses
@@ -40,6 +41,7 @@ class Announcer:
         self._instance = uuid.uuid4().hex
         self._number = 0
         self._offer: Optional[Resources] = None
+        self._found: Mapping[str, str] = {}  # what the batch system last offered
         self._tasks: list[asyncio.Task[None]] = []
         self.draining = False
 
@@ -107,29 +109,28 @@ class Announcer:
 
     async def _resources(self) -> None:
         offer = await asyncio.to_thread(self._offered)
-        if offer is None:
-            return
-        if self._offer is not None and offer != self._offer:
+        if self._offer is not None and offer.quotas != self._offer.quotas:
             logger.info("pool=%s: offers %s", self._name, dict(offer.quotas))
         self._offer = offer
         message = publications.resources(offer)
         await self._link.publish(self._subjects[subjects.RESOURCES], message, compress=False)
 
-    def _offered(self) -> Optional[Resources]:
-        """None while the batch system cannot be asked: then the last word stands."""
-        pool = self._site.pool
+    def _offered(self) -> Resources:
+        """While the batch system cannot be asked, its last word stands, and why is said."""
+        pool, trouble = self._site.pool, ""
         try:
-            found = self._site.backend.capacity()
+            self._found = self._site.backend.capacity()
         except SubmitterError as error:
-            logger.warning("pool=%s: what it offers cannot be found out: %s", self._name, error)
-            return None
+            trouble = one_line(str(error))
+            logger.warning("pool=%s: what it offers cannot be found out: %s", self._name, trouble)
         return Resources(
             pool=self._name,
-            quotas={**found, **pool.resources},
+            quotas={**self._found, **pool.resources},
             labels=tuple(f"{key}={value}" for key, value in pool.labels.items()),
             taints=tuple(pool.taints),
             draining=self.draining,
             interval_s=pool.timing.resources_s,
+            trouble=trouble,
         )
 
     # --- answers --------------------------------------------------------------------------------

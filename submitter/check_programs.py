@@ -6,7 +6,8 @@ import os
 import re
 
 from submitter import backends, command
-from submitter.errors import CommandFailed, SubmitterError
+from submitter.backends.base import Backend
+from submitter.errors import BackendUnavailable, CommandFailed, SubmitterError
 from submitter.reporting import Report
 from submitter.settings import Pool
 from templates.build_config import KUBERNETES
@@ -97,7 +98,10 @@ def _try_pod(what: str, program: str, network: str, report: Report) -> None:
 def _check_backend(pool: Pool, report: Report) -> None:
     what = f"pool {pool.name}: backend {pool.backend}"
     try:
-        offer = backends.make(pool).capacity()
+        backend = backends.make(pool)
+        if not _is_known(pool, backend, report):
+            return
+        offer = backend.capacity()
     except ConfigError as error:
         words = str(error).removeprefix(f"pool {pool.name}: ")
         report.wrong(what, words, "correct it: docs/backends.md has the options")
@@ -107,6 +111,19 @@ def _check_backend(pool: Pool, report: Report) -> None:
         return
     offers = ", ".join(f"{name} {amount}" for name, amount in sorted(offer.items()))
     report.ok(what, f"offers {offers or 'nothing'}")
+
+
+def _is_known(pool: Pool, backend: Backend, report: Report) -> bool:
+    """Whether the batch system knows us, as far as we can tell."""
+    what = f"pool {pool.name}: token"
+    try:
+        words = backend.known_by()
+    except BackendUnavailable as error:
+        report.wrong(what, str(error), f"see tokens in docs/{pool.backend}.md")
+        return False
+    if words:
+        report.ok(what, words)
+    return True
 
 
 def _ask(pool: Pool, report: Report, what: str, program: str, mend: str) -> str:

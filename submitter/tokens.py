@@ -86,9 +86,14 @@ class Tokens:
         if not self._is_valid():
             raise BackendUnavailable(f"no valid token: {self.trouble or 'it is being renewed'}")
 
+    @property
+    def left_s(self) -> float:
+        """Seconds until the token is valid no more."""
+        return self._state.until - self._clock()
+
     def _is_valid(self) -> bool:
         state = self._state
-        return state.token == self._written != "" and self._clock() < state.until - LEAST_S
+        return state.token == self._written != "" and self.left_s > LEAST_S
 
     # --- one look -------------------------------------------------------------------------------
 

@@ -48,6 +48,7 @@ class Resources(NamedTuple):
     taints: tuple[str, ...] = ()  # key=value:effect
     draining: bool = False  # no more jobs are taken
     interval_s: int = 0  # how often this is published; 0: not said
+    trouble: str = ""  # why its batch system cannot be asked; the rest is what it last said
 
 
 class Config(NamedTuple):
@@ -213,6 +214,7 @@ def read_resources(message: Mapping[str, Any], pool: str) -> Resources:
             taints=tuple(texts_at(message, "taints", where)),
             draining=bool(flag_at(message, "draining", where)),
             interval_s=count_at(message, "interval_s", where),
+            trouble=one_line(text_at(message, "trouble", where)),
         )
 
 

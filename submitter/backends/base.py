@@ -113,6 +113,13 @@ class Backend(ABC):
         """Remove what jobs have left whose directories are gone: at the start, and now and then."""
         return
 
+    def known_by(self) -> str:
+        """By what the batch system knows us, where that is not our user: for people.
+
+        ``BackendUnavailable`` where we do not have it now.
+        """
+        return ""
+
     @abstractmethod
     def capacity(self) -> dict[str, str]:
         """What the batch system offers us: resource name -> quantity, as Kubernetes writes them."""

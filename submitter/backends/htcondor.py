@@ -256,7 +256,11 @@ class HTCondor(Backend):
 
     # --- room ---------------------------------------------------------------------------------
 
+    def known_by(self) -> str:
+        return self._commands.known_by()
+
     def capacity(self) -> dict[str, str]:
+        self.known_by()  # what was offered lately is of no use to who cannot ask for it
         now = time.monotonic()
         if not self._offer or now - self._offered > CAPACITY_S:
             free = self._options.capacity == "free"

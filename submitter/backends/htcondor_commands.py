@@ -15,6 +15,7 @@ class Commands(Programs):
 
     def __init__(self, options: Options, folder: str) -> None:
         self._tokens = tokens_of(options.tokens, folder)
+        self._issuer = options.tokens.issuer
         known_by = {}
         if self._tokens is not None:
             known_by["BEARER_TOKEN_FILE"] = self._tokens.path
@@ -26,6 +27,13 @@ class Commands(Programs):
         self._remote = remote if remote.schedd else None
         environment = environment_with({**known_by, **options.environment}, ())
         super().__init__(options.programs, options.prefix, environment, options.timeout_s)
+
+    def known_by(self) -> str:
+        """Our token, in words; empty where none is needed, ``BackendUnavailable`` without one."""
+        if self._tokens is None:
+            return ""
+        self._tokens.ensure()
+        return f"{self._issuer} has given one, valid for {self._tokens.left_s:.0f} s"
 
     def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
         if self._tokens is not None:

@@ -107,6 +107,30 @@ def test_a_pool_that_takes_no_more_jobs_says_so(pools: Pools) -> None:
     assert pools.offers()[0].draining
 
 
+def test_a_pool_in_trouble_lives_on_its_last_word_for_a_while(pools: Pools) -> None:
+    nats = flavor(poolTimeout=30)
+    pools.say("a", quotas={"cpu": "4"}, labels=("x=y",))
+    for _ in range(3):
+        pools.say("a", 9, quotas={}, labels=("x=z",), draining=True, trouble="no valid token")
+    (offer,) = pools.offers(nats)
+    assert (offer.lost, offer.quotas, offer.draining) == ("", {"cpu": 4}, True)
+    pools.say("a", 3, trouble="no valid token")
+    (offer,) = pools.offers(nats)
+    assert offer.lost == "its batch system cannot be asked for 30 s (poolTimeout): no valid token"
+    pools.say("a", quotas={"cpu": "2"})
+    (offer,) = pools.offers(nats)
+    assert (offer.lost, offer.quotas) == ("", {"cpu": 2})
+
+
+def test_a_pool_that_was_in_trouble_from_the_start(pools: Pools) -> None:
+    nats = flavor(poolTimeout=30)
+    pools.say("a", quotas={}, trouble="no valid token")
+    assert pools.offers(nats)[0].lost == "its batch system cannot be asked: no valid token"
+    pools.say("a", 100, quotas={"cpu": "4"})
+    (offer,) = pools.offers(nats)
+    assert (offer.lost, offer.quotas) == ("", {"cpu": 4})
+
+
 # --- wobbling -------------------------------------------------------------------------------------
 
 

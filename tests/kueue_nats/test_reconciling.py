@@ -42,7 +42,9 @@ class Life:
         self.outcome: Outcome | None = None
 
     def say(self, pool: str, **quotas: object) -> None:
-        said = Resources(pool, {name: str(amount) for name, amount in quotas.items()})
+        self.hear(Resources(pool, {name: str(amount) for name, amount in quotas.items()}))
+
+    def hear(self, said: Resources) -> None:
         source = Source(SERVER, None, "interlink.resources")
         self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
 
@@ -280,6 +282,31 @@ def test_who_publishes_too_rarely_is_named(life: Life) -> None:
     life.settle()
     assert life.condition("PoolsHealthy")[1] == "Warning"
     assert "p: speaks every 20 s only, and poolTimeout is 30 s" in life.condition("PoolsHealthy")[2]
+
+
+def test_a_pool_in_trouble_says_why_as_long_as_it_counts_and_after_that(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    words = "its batch system cannot be asked"
+    for _ in range(3):
+        life.now_s += 9
+        life.hear(Resources("p", {"cpu": "4"}, interval_s=9, trouble="no valid token: revoked"))
+        life.settle()
+        assert life.flavors() == {"mq.g.p"}
+        assert life.condition("PoolsHealthy")[1:] == (
+            "Warning",
+            f"p: {words}: no valid token: revoked",
+        )
+        (pool,) = life.status()["pools"]
+        assert (pool["state"], pool["effective"]) == ("Active", {"cpu": "4"})
+        assert pool["message"] == f"{words}: no valid token: revoked"
+    life.settle(after_s=3)
+    assert life.flavors() == set()
+    assert life.condition("PoolsHealthy")[1:] == (
+        "PoolsLost",
+        f"p: {words} for 30 s (poolTimeout): no valid token: revoked",
+    )
 
 
 # --- restarts -------------------------------------------------------------------------------------

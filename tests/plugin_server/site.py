@@ -46,6 +46,7 @@ class Site:
         self.instance = uuid.uuid4().hex
         self.quotas = quotas or {"cpu": "8", "memory": "16Gi", "pods": "100"}
         self.config = BuildConfig()
+        self.trouble = ""
         self.number = 0
         self.page = 500
         self.jobs: dict[str, JobStatus] = {}
@@ -94,12 +95,15 @@ class Site:
     async def announce(self) -> None:
         config = publications.config(self.pool, self.config)
         await self._link.publish(subject(ROOT, CONFIG, self.pool), config)
-        offer = publications.resources(Resources(self.pool, self.quotas))
+        offer = publications.resources(Resources(self.pool, self.quotas, trouble=self.trouble))
         await self._link.publish(subject(ROOT, RESOURCES, self.pool), offer, compress=False)
         await self._publish((), ())
 
     async def _hello(self, request: Request) -> None:
         await self.announce()
+
+    def announce_now(self) -> None:
+        self._bridge.call(self.announce(), 10)
 
     def say(self, *states: JobStatus, gone: Iterable[str] = (), lose: bool = False) -> None:
         """Publish states, and have them from now on; with ``lose``, nobody hears it."""

@@ -105,6 +105,16 @@ def test_a_pool_that_nobody_has_heard_of_is_asked_for_and_then_refused(plugin: P
     assert "pool slurm-z has not been heard of (alive: slurm-a)" in words
 
 
+def test_who_chooses_another_pool_is_told_which_ones_are_in_trouble(
+    plugin: Plugin, site: Site
+) -> None:
+    site.trouble = "no valid token: the issuer refuses"
+    site.announce_now()
+    trouble = "slurm-a (its batch system cannot be asked: no valid token: the issuer refuses)"
+    until(lambda: trouble in refused(plugin, pod(pool=""), 400))
+    assert f"(alive: {trouble})" in refused(plugin, pod(pool="slurm-z"), 503)
+
+
 def test_a_pool_that_comes_while_the_create_waits_takes_it(
     make_plugin: MakePlugin, nats: NatsServer
 ) -> None:

@@ -110,6 +110,11 @@ def test_the_metrics_say_what_pods_there_are(nats: NatsServer, site: Site, tmp_p
         page = found.call("GET", "/metrics")[1].decode()
         assert "interlink_plugin_nats_connected 1.0" in page
         assert 'interlink_plugin_pool_silent_seconds{pool="slurm-a"}' in page
+        assert 'interlink_plugin_pool_in_trouble{pool="slurm-a"} 0.0' in page
+        site.trouble = "its controller is away"
+        site.announce_now()
+        line = 'interlink_plugin_pool_in_trouble{pool="slurm-a"} 1.0'
+        until(lambda: line in found.call("GET", "/metrics")[1].decode())
 
 
 # --- lines ----------------------------------------------------------------------------------------

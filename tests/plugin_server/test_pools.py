@@ -71,6 +71,15 @@ def test_a_draining_pool_offers_nothing(pools: Pools) -> None:
     assert offered(pools) == {"cpu": "0"}
 
 
+def test_a_pool_in_trouble_is_named_with_it(pools: Pools) -> None:
+    pools.hear_resources(Resources("one", {"cpu": "4"}, trouble="no valid token"))
+    pools.hear("two")
+    assert pools.choices() == "one (its batch system cannot be asked: no valid token), two"
+    assert offered(pools) == {"cpu": "4"}  # its jobs run, and others wait there
+    pools.hear_resources(Resources("one", {"cpu": "4"}))
+    assert pools.choices() == "one, two"
+
+
 def test_a_sign_of_life_keeps_a_pool_alive(pools: Pools, clock: Clock) -> None:
     pools.hear_resources(Resources("one", {"cpu": "4"}))
     clock.now += 50

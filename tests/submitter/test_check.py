@@ -21,6 +21,7 @@ from submitter.check_files import file_system
 from submitter.reporting import Report
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Runtime, Script
+from tests import oidc
 from tests.nats_server import NatsServer
 from tests.nats_users import Site
 from tests.test_layering import REPO
@@ -401,6 +402,26 @@ def test_options_that_are_wrong(tmp_path: Path) -> None:
         "WRONG pool a: backend host: options: gpus: must be a list, not text. To mend it: correct "
         "it: docs/backends.md has the options\n"
     )
+
+
+@pytest.mark.parametrize("secret", ["word", "other word"])
+def test_a_token_of_a_batch_system(tmp_path: Path, secret: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text(secret)
+    with oidc.running(tmp_path) as issuer:
+        issuer.clients["us"] = "word"
+        tokens = {"issuer": issuer.url, "ca_file": issuer.ca_file, "client_id": "us"}
+        options = {"tokens": {**tokens, "client_secret_file": str(file)}}
+        pool = Pool(name="p", directory=str(tmp_path), backend="htcondor", options=options)
+        said = programs(pool)[2:]
+    if secret == "word":
+        assert said[0].startswith(f"ok    pool p: token: {issuer.url} has given one, valid for ")
+        assert said[1].startswith("WRONG pool p: backend htcondor: condor_status")
+    else:
+        assert said == [
+            f"WRONG pool p: token: no valid token: the issuer {issuer.url} refuses: "
+            "invalid_client: not .... To mend it: see tokens in docs/htcondor.md\n"
+        ]
 
 
 def test_a_batch_system_that_cannot_be_asked(tmp_path: Path) -> None:
