@@ -154,6 +154,7 @@ class Agent:
         await self.announcer.introduce()
 
     async def _shutdown(self, request: Request) -> None:
+        await received(request, self.pool)  # what is no message of ours ends nobody
         logger.info("pool=%s: was told to shut down", self.pool)
         self.announcer.drain()
         if request.reply:

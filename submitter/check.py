@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Callable
 
 from submitter import check_files, check_nats, check_programs, settings_file
+from submitter.asking_nats import asking
 from submitter.reporting import Report
 from submitter.settings import Settings
 from templates.errors import ConfigError
@@ -37,9 +38,10 @@ async def _all(path: Path, settings: Settings, report: Report) -> None:
     check_files.check_configuration(path, settings, report)
     await check_nats.check(settings, report)
     loop = asyncio.get_running_loop()
-    for pool in settings.pools:
-        await loop.run_in_executor(None, check_files.check_directory, pool, report)
-        await loop.run_in_executor(None, check_programs.check, pool, report)
+    async with check_nats.connection(settings) as link:
+        for pool in settings.pools:
+            await loop.run_in_executor(None, check_files.check_directory, pool, report)
+            await loop.run_in_executor(None, check_programs.check, pool, report, asking(link))
 
 
 def _user() -> str:

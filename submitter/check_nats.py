@@ -8,9 +8,10 @@ anything to those who hear it, and what is subscribed to is heard by nobody else
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
-from collections.abc import Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from typing import Callable, NamedTuple
 from urllib.parse import urlsplit
 
@@ -49,6 +50,18 @@ async def check(settings: Settings, report: Report) -> None:
             works = url
     if works:
         await _check_rights(settings, wanted._replace(servers=(works,)), report)
+
+
+@contextlib.asynccontextmanager
+async def connection(settings: Settings) -> AsyncIterator[Link]:
+    """One, if it can be had: what is wrong with it was said by then."""
+    link = Link(link_settings(settings.nats, PROGRAM), settings.nats.root)
+    try:
+        with contextlib.suppress(LinkError, asyncio.TimeoutError):
+            await asyncio.wait_for(_begun(link), TIMEOUT_S)
+        yield link
+    finally:
+        await link.stop()
 
 
 # --- one server -----------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import os
 import re
 
 from submitter import backends, command
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends.base import Backend
 from submitter.errors import BackendUnavailable, CommandFailed, SubmitterError
 from submitter.reporting import Report
@@ -17,11 +18,11 @@ TIMEOUT_S = 20.0
 OLDEST_BASH = (4, 2)
 
 
-def check(pool: Pool, report: Report) -> None:
+def check(pool: Pool, report: Report, ask: AskNats = nobody) -> None:
     """The programs of one pool, as far as they can be tried from this machine."""
     _check_bash(pool, report)
     _check_runtime(pool, report)
-    _check_backend(pool, report)
+    _check_backend(pool, report, ask)
 
 
 def _check_bash(pool: Pool, report: Report) -> None:
@@ -95,10 +96,10 @@ def _try_pod(what: str, program: str, network: str, report: Report) -> None:
         report.ok(what, "a pod was made, started and removed")
 
 
-def _check_backend(pool: Pool, report: Report) -> None:
+def _check_backend(pool: Pool, report: Report, ask: AskNats) -> None:
     what = f"pool {pool.name}: backend {pool.backend}"
     try:
-        backend = backends.make(pool)
+        backend = backends.make(pool, ask)
         if not _is_known(pool, backend, report):
             return
         offer = backend.capacity()

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from submitter import backends
 from submitter.agent import Agent
+from submitter.asking_nats import asking
 from submitter.journal import Journal
 from submitter.notify import Notifier, keep_told
 from submitter.settings import PROGRAM, Settings
@@ -37,7 +38,7 @@ async def serve(settings: Settings) -> int:
     root = settings.nats.root
     link = Link(link_settings(settings.nats, PROGRAM), root, introduce)
     for pool in settings.pools:
-        backend = backends.make(pool)
+        backend = backends.make(pool, asking(link))
         site = Site(pool, Journal(pool.directory), backend, Table(backend.starts_again))
         agents.append(Agent(site, link, root, told.set))
     notifier = Notifier.from_environment()

@@ -17,6 +17,8 @@ import time
 import uuid
 from typing import Any, Callable, NamedTuple, Optional
 
+from submitter.asking_nats import AskNats, nobody
+from submitter.bucket_record import BucketRecord
 from submitter.errors import BackendUnavailable, IssuerRefused, IssuerUnavailable
 from submitter.issuer import TIMEOUT_S, Client, Grant, Issuer
 from submitter.shared_record import FileRecord, SharedRecord, replace_file
@@ -239,10 +241,19 @@ def _parse(content: bytes) -> State:
     return State(**fitting)
 
 
-def tokens_of(options: TokenOptions, folder: str) -> Optional[Tokens]:
+def tokens_of(options: TokenOptions, folder: str, ask: AskNats = nobody) -> Optional[Tokens]:
     """Those of a pool whose directory this is; None if it needs none."""
     if not options.issuer:
         return None
-    who = _digest(f"{options.issuer} {options.client_id}")[:16]
-    record = FileRecord(f"{options.share or folder}/token-{who}.json")
-    return Tokens(options, record, f"{folder}/token")
+    who = f"token-{_digest(f'{options.issuer} {options.client_id}')[:16]}"
+    return Tokens(options, _record(options, folder, who, ask), f"{folder}/token")
+
+
+def _record(options: TokenOptions, folder: str, who: str, ask: AskNats) -> SharedRecord:
+    if options.redis.url:
+        from submitter.redis_record import RedisRecord
+
+        return RedisRecord(options.redis, f"interlink:{who}")
+    if options.bucket:
+        return BucketRecord(ask, options.bucket, who)
+    return FileRecord(f"{options.share or folder}/{who}.json")

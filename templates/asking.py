@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from itertools import count
+from typing import Optional
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -49,22 +51,31 @@ class Asker:
         await client.subscribe(f"{asker._inbox}.*", cb=asker._hear)
         return asker
 
-    async def ask(self, where: str, payload: bytes, timeout_s: float) -> bytes:
+    async def ask(
+        self,
+        where: str,
+        payload: bytes,
+        timeout_s: float,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> bytes:
         """Wait for the answer."""
         inbox = f"{self._inbox}.{next(self._numbers)}"
         answer = asyncio.get_running_loop().create_future()
         self._waiting[inbox] = answer
         try:
-            await self._publish(where, payload, inbox)
+            await self._publish(where, payload, inbox, headers)
             return await asyncio.wait_for(answer, timeout_s)
         except asyncio.TimeoutError:
             raise Unanswered(f"no answer within {timeout_s:g} s on {where}") from None
         finally:
             self._waiting.pop(inbox, None)
 
-    async def _publish(self, where: str, payload: bytes, inbox: str) -> None:
+    async def _publish(
+        self, where: str, payload: bytes, inbox: str, headers: Optional[Mapping[str, str]]
+    ) -> None:
+        said = dict(headers) if headers else None
         try:
-            await self._client.publish(where, payload, reply=inbox)
+            await self._client.publish(where, payload, reply=inbox, headers=said)
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 

@@ -194,12 +194,18 @@ class Link:
             answer = await self.request_raw(where, payload, timeout_s)
         return await self.unfold(ANSWER_PARTS, pool, answer)
 
-    async def request_raw(self, where: str, payload: bytes, timeout_s: float) -> bytes:
+    async def request_raw(
+        self,
+        where: str,
+        payload: bytes,
+        timeout_s: float,
+        headers: Optional[Mapping[str, str]] = None,
+    ) -> bytes:
         """Ask with bytes, and wait for bytes."""
         asker = self._asker
         if asker is None:
             raise NotConnected(f"no connection to NATS: {self._trouble}")
-        return await asker.ask(where, payload, timeout_s)
+        return await asker.ask(where, payload, timeout_s, headers)
 
     def subscribe(self, where: str, handler: Handler, queue: str = "") -> None:
         """Hear what is published there, on this connection and all that follow it.

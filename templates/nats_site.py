@@ -64,6 +64,7 @@ class User(NamedTuple):
 
     public_key: str
     pools: tuple[str, ...] = ()
+    bucket: str = ""  # where its submitters keep what they share, if they may
 
 
 class Register(NamedTuple):
@@ -111,6 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("site", metavar="SITE")
     add.add_argument("pools", metavar="POOL", nargs="+")
     add.add_argument("--new-key", action="store_true", help="replace the key that it has")
+    words = "let its submitters share their tokens in a bucket of its own"
+    add.add_argument("--bucket", action="store_true", help=words)
     remove = command("remove", remove_site, "take a site's access away")
     remove.add_argument("site", metavar="SITE")
     shown = command("list", list_users, "show all users")
@@ -155,7 +158,8 @@ def add_site(arguments: argparse.Namespace) -> str:
             raise ConfigError(f"pool {shared[0]}", f"belongs to {name}")
     known = register.users.get(site)
     kept = None if known is None or arguments.new_key else known.public_key
-    register.users[site] = User(kept or _new_key(folder, site), pools)
+    bucket = permissions.bucket_of(site) if arguments.bucket else ""
+    register.users[site] = User(kept or _new_key(folder, site), pools, bucket)
     _save(folder, register)
     return _next_steps(folder, register, site)
 
@@ -195,6 +199,18 @@ def _next_steps(folder: Path, register: Register, site: str) -> str:
         f"  inbox_prefix: {permissions.inbox_of(site)}\n"
         "  nkey_file: /etc/interlink/nats.nkey\n"
         f"pools:\n{''.join(pools)}"
+        f"{_bucket(register.users[site].bucket)}"
+    )
+
+
+def _bucket(name: str) -> str:
+    """What else there is to do for a site that has one."""
+    if not name:
+        return ""
+    return (
+        "\nMake its bucket, once, as who may do so (the server's configuration needs jetstream):\n"
+        f"nats kv add {name} --history=1 --max-value-size=65536 --max-bucket-size=1048576\n"
+        f"In its submitter.yaml it is options.tokens.bucket: {name}\n"
     )
 
 
@@ -218,7 +234,7 @@ def _load(folder: Path) -> Register:
     path = folder / REGISTER
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
-        users = {name: User(user[0], tuple(user[1])) for name, user in raw["users"].items()}
+        users = {n: User(u[0], tuple(u[1]), *u[2:]) for n, u in raw["users"].items()}
         return Register(raw["root"], raw["url"], users)
     except FileNotFoundError:
         raise ConfigError(str(folder), "is not set up: begin with nats-site init") from None
@@ -231,7 +247,7 @@ def _save(folder: Path, register: Register) -> None:
     (folder / "users").mkdir(exist_ok=True)
     for name, user in register.users.items():
         may = (
-            permissions.of_site(register.root, name, user.pools)
+            permissions.of_site(register.root, name, user.pools, user.bucket)
             if user.pools
             else permissions.of_role(register.root, name)
         )

@@ -36,7 +36,22 @@ def inbox_of(user: str) -> str:
     return f"_INBOX_{user}"
 
 
-def of_site(root: str, site: str, pools: Iterable[str]) -> Permissions:
+def bucket_of(site: str) -> str:
+    """The bucket of the key-value store that a site may have; made by the server's admin."""
+    return f"tokens-{site}"
+
+
+def key_of_bucket(bucket: str, key: str) -> str:
+    """Where the value of a key is published."""
+    return f"$KV.{bucket}.{key}"
+
+
+def question_to_bucket(bucket: str) -> str:
+    """Where the last value of a key is asked for."""
+    return f"$JS.API.STREAM.MSG.GET.KV_{bucket}"
+
+
+def of_site(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
     """A site's submitter: it serves its pools, and speaks for nobody else."""
     publish: list[str] = []
     subscribe = [subject(root, subjects.HELLO), f"{inbox_of(site)}.>"]
@@ -48,6 +63,8 @@ def of_site(root: str, site: str, pools: Iterable[str]) -> Permissions:
         subscribe += [f"{subject(root, kind, pool, ANY)} {pool}" for kind in shared]
         subscribe.append(subject(root, subjects.ANSWER_PARTS, pool, ANY))
         subscribe.append(subject(root, subjects.SHUTDOWN, pool))
+    if bucket:
+        publish += [key_of_bucket(bucket, ANY), question_to_bucket(bucket)]
     return Permissions(tuple(publish), tuple(subscribe), MOST_ANSWERS)
 
 

@@ -20,6 +20,7 @@ from typing import Any, Optional
 import yaml
 
 from scripts.lib.interlink import Answer, Plugin, create_request, free_port, is_up
+from tests import redis_server
 from tests.nats_server import NatsServer
 from tests.processes import kill_left
 
@@ -159,11 +160,7 @@ class System:
 
     def _add_redis(self) -> None:
         self.redis_port = free_port()
-        options = ["--port", str(self.redis_port), "--bind", "127.0.0.1", "--save", ""]
-        # The Debian package redis-tools has the server under this name, and starts no service.
-        server = 'exec -a redis-server redis-check-rdb "$@"'
-        command = ["bash", "-c", server, "redis", *options, "--dir", str(self.folder)]
-        self._add("redis", command)
+        self._add("redis", redis_server.command(self.redis_port, "--dir", str(self.folder)))
 
     def _write(self, name: str, content: dict[str, Any]) -> Path:
         path = self.folder / name

@@ -438,6 +438,19 @@ def test_adding_again_keeps_the_key_and_changes_the_pools(tmp_path: Path) -> Non
     assert contents(folder)["credentials/alpha.nkey"] != after["credentials/alpha.nkey"]
 
 
+def test_a_site_may_have_a_bucket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = ["--dir", str(tmp_path)]
+    assert nats_site.main(["init", str(tmp_path)]) == 0
+    rights = tmp_path / "users" / "alpha.conf"
+    for words, has in ((["--bucket"], True), ([], False)):
+        assert nats_site.main(["add", "alpha", "a", *words, *folder]) == 0
+        assert ("$KV.tokens-alpha.*" in rights.read_text()) == has
+        assert ("STREAM.MSG.GET.KV_tokens-alpha" in rights.read_text()) == has
+        assert ("nats kv add tokens-alpha --history=1" in capsys.readouterr().out) == has
+        assert nats_site.main(["list", *folder]) == 0
+        assert capsys.readouterr().out.count("alpha") == 1
+
+
 def test_removing_leaves_nothing(tmp_path: Path) -> None:
     folder = fresh(tmp_path / "n")
     before = contents(folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends.base import Backend
 from submitter.settings import Pool
 from templates.errors import ConfigError
@@ -18,7 +19,7 @@ BACKENDS = {
 """Name in the configuration -> module and class; only the one in use is imported."""
 
 
-def make(pool: Pool) -> Backend:
+def make(pool: Pool, ask: AskNats = nobody) -> Backend:
     """The batch system that a pool names."""
     place = BACKENDS.get(pool.backend)
     if place is None:
@@ -30,5 +31,10 @@ def make(pool: Pool) -> Backend:
     except ModuleNotFoundError as error:
         what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
         raise ConfigError(f"pool {pool.name}: backend", what) from None
-    made: Backend = backend(pool)
+    try:
+        made: Backend = backend(pool)
+    except ModuleNotFoundError as error:
+        what = f"need the Python package {error.name}, which is not installed"
+        raise ConfigError(f"pool {pool.name}: options", what) from None
+    made.reach_nats(ask)
     return made

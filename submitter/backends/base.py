@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from submitter.asking_nats import AskNats
 from submitter.settings import Pool
 from templates.job import Job
 from templates.states import QUEUED
@@ -71,6 +72,10 @@ class Backend(ABC):
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
+
+    def reach_nats(self, ask: AskNats) -> None:
+        """Called before all others: how to ask on the submitter's own connection, for who must."""
+        return
 
     def check(self, job: Job) -> None:
         """Raise ``Forbidden`` for a job that this batch system can never run."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
+from submitter.asking_nats import AskNats
 from submitter.backends import htcondor_description as description
 from submitter.backends import htcondor_parsing as parsing
 from submitter.backends.base import Backend, Sighting, Ticket
@@ -80,6 +81,9 @@ class HTCondor(Backend):
         self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
         self._mine = f"{POOL} == {description.string(pool.name)}"
         self._spool = Spool(self._commands, self._mine, self._options.stream)
+
+    def reach_nats(self, ask: AskNats) -> None:
+        self._commands.ask_nats = ask
 
     def check(self, job: Job) -> None:
         description.lines(commands(job, self.pool, self._options))

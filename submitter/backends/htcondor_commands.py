@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends.htcondor_options import Options
 from submitter.backends.programs import Programs
 from submitter.settings import environment_with
@@ -14,7 +15,8 @@ class Commands(Programs):
     """The programs of one pool's HTCondor."""
 
     def __init__(self, options: Options, folder: str) -> None:
-        self._tokens = tokens_of(options.tokens, folder)
+        self.ask_nats: AskNats = nobody
+        self._tokens = tokens_of(options.tokens, folder, self._ask_nats)
         self._issuer = options.tokens.issuer
         known_by = {}
         if self._tokens is not None:
@@ -27,6 +29,9 @@ class Commands(Programs):
         self._remote = remote if remote.schedd else None
         environment = environment_with({**known_by, **options.environment}, ())
         super().__init__(options.programs, options.prefix, environment, options.timeout_s)
+
+    def _ask_nats(self, where: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
+        return self.ask_nats(where, payload, headers)
 
     def known_by(self) -> str:
         """Our token, in words; empty where none is needed, ``BackendUnavailable`` without one."""

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from redis import Redis
-from redis.exceptions import RedisError
 
 from plugin_server import store
 from scripts.lib.interlink import free_port
@@ -19,42 +15,9 @@ from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import Plugin, until
 from tests.plugin_server.pods import create_request, job_of, pod, status
 from tests.plugin_server.site import Site
+from tests.redis_server import RedisServer
 
 MakePlugin = Callable[..., Plugin]
-
-
-class RedisServer:
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
-
-    def start(self) -> None:
-        options = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
-        # The Debian package redis-tools has the server under this name, and starts no service.
-        server = 'exec -a redis-server redis-check-rdb "$@"'
-        command = ["bash", "-c", server, "redis", *options, "--dir", str(self.folder)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-        until(self._answers)
-
-    def _answers(self) -> bool:
-        try:
-            with self.client() as client:
-                return bool(client.ping())
-        except RedisError:
-            return False
-
-    def client(self) -> Redis:
-        return Redis(port=self.port)
-
-    def stop(self) -> None:
-        if self._process is not None:
-            self._process.send_signal(signal.SIGKILL)
-            self._process.wait()
-            self._process = None
 
 
 @pytest.fixture

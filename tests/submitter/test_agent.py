@@ -173,6 +173,10 @@ def test_it_ends_at_once_and_well(start: Start, centre: Centre, how: str) -> Non
         assert submitter.stop() == 0
     else:
         where = subjects.subject("interlink", subjects.SHUTDOWN, POOL)
+        # What a key-value store answers who has it answer here.
+        centre.do(centre.link.publish_raw(where, b'{"stream":"KV_tokens-x","seq":1}'))
+        eventually(lambda: f"{where}: refused a message" in submitter.words())
+        assert centre.create(job)["state"] == "known"
         centre.do(centre.link.publish(where, {}))
         process = submitter.process
         assert process is not None

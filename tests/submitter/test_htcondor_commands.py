@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nats as nats_py
 import pytest
+from nats.js.api import KeyValueConfig
 
+from submitter import backends
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_options import load
 from submitter.errors import BackendUnavailable
+from submitter.settings import Pool
 from templates import publications, subjects
+from templates.errors import ConfigError
 from templates.publications import Resources
 from tests import oidc
+from tests.nats_server import NatsServer
 from tests.submitter.conftest import Start
-from tests.submitter.rig import POOL, Centre, eventually, job_of
+from tests.submitter.rig import POOL, Centre, Submitter, eventually, job_of
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +97,63 @@ def test_a_pool_says_that_its_token_is_refused(
     eventually(lambda: not last().trouble)
     assert last().quotas["cpu"] == "0"
     assert "other word" not in submitter.words()
+
+
+def test_submitters_of_one_client_agree_in_a_bucket(
+    issuer: oidc.Issuer, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Two processes in folders of their own: the issuer is asked by one of them."""
+    store = {"store_dir": str(tmp_path / "store")}
+    server = NatsServer(tmp_path / "nats", jetstream=store).start()
+    centre = Centre(server)
+    started: list[Submitter] = []
+    issuer.refresh_tokens.clear()
+    issuer.asked.clear()
+    (tmp_path / "refresh").write_text(issuer.new_refresh_token("somebody"))
+    (tmp_path / "secret").write_text("word")
+    (tmp_path / "condor_status").write_text('#!/bin/bash\necho "[]"')
+    (tmp_path / "condor_status").chmod(0o755)
+    tokens = {"issuer": issuer.url, "ca_file": issuer.ca_file, "client_id": "us"}
+    tokens |= {"client_secret_file": f"{tmp_path}/secret", "bucket": "tokens-here"}
+    tokens["refresh_token_file"] = f"{tmp_path}/refresh"
+    options = {"tokens": tokens, "programs": {"condor_status": f"{tmp_path}/condor_status"}}
+    try:
+        for name in ("one", "other"):
+            folder = tmp_path_factory.mktemp(name)
+            started.append(Submitter(server, folder, backend="htcondor", options=options))
+            started[-1].until_ready(centre)
+        words = "the bucket tokens-here: stream not found"
+        for submitter in started:
+            eventually(lambda submitter=submitter: words in submitter.words())
+        centre.do(_make_bucket(server.url))
+        files = [submitter.directory / "token" for submitter in started]
+        eventually(lambda: all(file.exists() for file in files))
+        assert files[0].read_text() == files[1].read_text()
+        assert [asked["given"] for asked in issuer.asked] == ["token"]
+    finally:
+        for submitter in started:
+            submitter.stop(signal.SIGKILL)
+        centre.close()
+        server.stop()
+
+
+async def _make_bucket(url: str) -> None:
+    client = await nats_py.connect(url)
+    await client.jetstream().create_key_value(KeyValueConfig("tokens-here", history=1))
+    await client.close()
+
+
+def test_redis_is_needed_by_who_names_it_only(
+    issuer: oidc.Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.delitem(sys.modules, "submitter.redis_record", raising=False)
+    secret = tmp_path / "secret"
+    secret.write_text("word")
+    tokens: dict[str, Any] = {"issuer": issuer.url, "client_id": "us"}
+    tokens["client_secret_file"] = str(secret)
+    pool = Pool(name="p", directory=str(tmp_path), backend="htcondor", options={"tokens": tokens})
+    backends.make(pool)
+    tokens["redis"] = {"url": "redis://nowhere"}
+    with pytest.raises(ConfigError, match="pool p: options: need the Python package redis, which"):
+        backends.make(pool)

@@ -191,6 +191,9 @@ def test_a_job_of_an_element_elsewhere() -> None:
     )
 
 
+TOKENS = {"issuer": "https://i", "client_id": "us", "client_secret_file": "/s"}
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [
@@ -207,6 +210,10 @@ def test_a_job_of_an_element_elsewhere() -> None:
         ({"tokens": {"issuer": "http://i"}}, "tokens.issuer: must begin with https"),
         ({"tokens": {"issuer": "https://i"}}, "tokens.client_id: is missing"),
         ({"tokens": {"issuer": "https://i", "client_id": "us"}}, "tokens: needs a client_secret"),
+        ({"tokens": {**TOKENS, "redis": {"url": "http://r"}}}, "tokens.redis.url: must begin with"),
+        ({"tokens": {**TOKENS, "redis": {"url": "redis://:a@r"}}}, "must not hold a password"),
+        ({"tokens": {**TOKENS, "bucket": "a.b"}}, "tokens.bucket: must consist of letters"),
+        ({"tokens": {**TOKENS, "bucket": "b", "share": "/s"}}, "only one of share, redis and buck"),
     ],
 )
 def test_mistakes_of_a_site(options: dict[str, Any], why: str) -> None:
