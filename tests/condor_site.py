@@ -24,6 +24,17 @@ from tests.login_node import PATIENCE_S, LoginNode, run_script
 __all__ = ["CENTRE", "CENTRE_PORT", "USER", "USER_ID", "RunningSite", "running", "until"]
 
 
+# Empties the queue, also of jobs that wait to be fetched; names the machines once it is empty.
+EMPTY = """\
+queue=$(condor_q -allusers -af ClusterId) || exit
+if [ -n "$queue" ]; then
+    { condor_vacate_job -fast -all; condor_rm -all; condor_rm -forcex -all; } >&2
+    exit
+fi
+exec condor_status -af Machine
+"""
+
+
 class RunningSite(LoginNode, CondorSite):
     """One that runs."""
 
@@ -38,14 +49,8 @@ class RunningSite(LoginNode, CondorSite):
 
         def quiet() -> bool:
             """No job is in the queue, and the collector knows all nodes."""
-            queue = self.run("login", ["condor_q", "-allusers", "-af", "ClusterId"])
-            if queue.returncode != 0 or queue.stdout.strip():
-                self.run("login", ["condor_vacate_job", "-fast", "-all"])
-                self.run("login", ["condor_rm", "-all"])
-                self.run("login", ["condor_rm", "-forcex", "-all"])  # those that wait to be fetched
-                return False
-            slots = self.run("login", ["condor_status", "-af", "Machine"]).stdout.split()
-            return {name.partition(".")[0] for name in slots} == nodes
+            known = self.run("login", ["bash", "-c", EMPTY])
+            return {name.partition(".")[0] for name in known.stdout.split()} == nodes
 
         until(quiet, PATIENCE_S, "a site without jobs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from scripts.lib.slurm_files import CENTRE, OUTSIDE, USER, addresses, node_names
+from scripts.lib.slurm_files import CENTRE_NAMES, OUTSIDE, USER, addresses, node_names
 
 DOMAIN = "site.test"
 CPUS, MEMORY_MB, GPUS = 8, 8000, 2  # what each node pretends to have; GPUs only the last one
@@ -39,17 +39,19 @@ SETTINGS = {
     "ALLOW_NEGOTIATOR": f"condor@{DOMAIN}, condor@password",
     "ALLOW_ADMINISTRATOR": f"root@{DOMAIN}, condor@{DOMAIN}, condor@password",
     "DISCARD_SESSION_KEYRING_ON_STARTUP": "False",
-    "USE_PROCD": "False",
     "BASE_CGROUP": "",
     "MOUNT_UNDER_SCRATCH": "",  # the site's shared folder may be below /tmp
     "RUNBENCHMARKS": "False",
     "UPDATE_INTERVAL": "5",
     "MASTER_UPDATE_INTERVAL": "5",
     "SCHEDD_INTERVAL": "2",
-    "SCHEDD_MIN_INTERVAL": "1",
-    "NEGOTIATOR_INTERVAL": "2",
-    "NEGOTIATOR_MIN_INTERVAL": "1",
-    "NEGOTIATOR_CYCLE_DELAY": "1",
+    "SCHEDD_MIN_INTERVAL": "0",
+    # The negotiator comes by itself, all the time. Told to come, it may ask the schedd who it is
+    # while the schedd asks the same of it: then each waits for the other, for 20 s.
+    "SCHEDD_SEND_RESCHEDULE": "False",
+    "NEGOTIATOR_INTERVAL": "1",
+    "NEGOTIATOR_MIN_INTERVAL": "0",
+    "NEGOTIATOR_CYCLE_DELAY": "0",
     "MASTER_BACKOFF_CONSTANT": "1",
     "MASTER_BACKOFF_CEILING": "4",
     "JOB_START_DELAY": "0",
@@ -58,6 +60,8 @@ SETTINGS = {
     "JOB_DEFAULT_LEASE_DURATION": "20",
     "ALIVE_INTERVAL": "5",
     "SHADOW_QUEUE_UPDATE_INTERVAL": "10",
+    "STARTD_ATTRS": "$(STARTD_ATTRS), HasCvmfs",
+    "HasCvmfs": "True",
     "ONE_LIMIT": "1",  # jobs with "concurrency_limits = one" run one at a time
 }
 
@@ -108,7 +112,7 @@ def configuration(
         for name in addresses(nodes)
     }
     files["outside.conf"] = files[f"{AWAY}.conf"] = ""
-    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE}"]
+    lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE_NAMES}"]
     lines += [f"{address} {name}.{DOMAIN} {name}" for name, address in places.items()]
     lines.append(f"{places['ctl']} {IAM}")
     hosts = "\n".join(lines) + "\n"
