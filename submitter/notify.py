@@ -1,13 +1,15 @@
 """Telling systemd that the service is ready, alive or about to stop (sd_notify).
 
-Without systemd all of this does nothing. Datagrams to a socket need no library, and a socket that
-is gone must never end the service.
+Datagrams to a socket need no library, and a socket that is gone must never end the service. In a
+container there is no systemd: there a file says what the service is doing, which probes read, and
+whose age tells whether it still does. Without either all of this does nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Awaitable
 from typing import Callable
@@ -15,14 +17,16 @@ from typing import Callable
 from submitter.settings import Supervisor, supervisor
 
 WAITING_PAUSE_S = 2.0  # between two words about what a service waits for that is not ready yet
+UNWATCHED_S = 20.0  # between two signs of life where nobody has said how many there have to be
 SIGNS_PER_WATCHDOG = 3  # signs of life in the time after which systemd would end us
 
 
 class Notifier:
-    """The way to systemd, or to nobody."""
+    """The way to systemd, to a file, or to nobody."""
 
     def __init__(self, told_by: Supervisor) -> None:
         address = told_by.notify_socket
+        self._file = told_by.status_file
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self.watchdog_s = told_by.watchdog_s
 
@@ -40,9 +44,20 @@ class Notifier:
             way.setblocking(False)
             way.sendto(message.encode(errors="replace"), self._address)
 
-    def status(self, words: str) -> None:
-        """What ``systemctl status`` shows."""
-        self.send(f"STATUS={words}")
+    def status(self, words: str, *states: str) -> None:
+        """What ``systemctl status`` shows, and the file, with other things to say at once."""
+        self.send(*states, f"STATUS={words}")
+        if self._file:
+            with contextlib.suppress(OSError):
+                write_status(self._file, words)
+
+
+def write_status(path: str, words: str) -> None:
+    """In one line; whoever reads it sees all of it."""
+    draft = f"{path}.new"
+    with open(draft, "w", encoding="utf-8", errors="replace") as file:
+        file.write(words.replace("\n", " ") + "\n")
+    os.replace(draft, path)
 
 
 async def keep_told(
@@ -59,11 +74,11 @@ async def keep_told(
             notifier.status(words())
             await asyncio.wait({becoming}, timeout=WAITING_PAUSE_S)
         await becoming
-        notifier.send("READY=1", f"STATUS={words()}")
-        pause = notifier.watchdog_s / SIGNS_PER_WATCHDOG if notifier.watchdog_s else 60
+        notifier.status(words(), "READY=1")
+        pause = notifier.watchdog_s / SIGNS_PER_WATCHDOG if notifier.watchdog_s else UNWATCHED_S
         while True:
             await asyncio.sleep(pause)
-            notifier.send("WATCHDOG=1", f"STATUS={words()}")
+            notifier.status(words(), "WATCHDOG=1")
     finally:
         becoming.cancel()
         notifier.send("STOPPING=1")

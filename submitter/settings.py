@@ -118,18 +118,19 @@ class Settings:
 
 
 class Supervisor(NamedTuple):
-    """How systemd wants to be told, if it has started us."""
+    """How systemd, or whoever has started us, wants to be told how we are."""
 
     notify_socket: str = ""
     watchdog_s: float = 0  # it ends us after so long without a sign of life; 0: never
+    status_file: str = ""  # what we are doing, for the probes of a container
 
 
 def supervisor() -> Supervisor:
-    """What our environment says of systemd; taken out of it, so that no job ever sees it."""
-    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
-    address, limit, process = (os.environ.pop(name, "") for name in names)
+    """What our environment says of them; taken out of it, so that no job ever sees it."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INTERLINK_STATUS_FILE")
+    address, limit, process, file = (os.environ.pop(name, "") for name in names)
     meant = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
-    return Supervisor(address, int(limit) / 1e6 if meant else 0)
+    return Supervisor(address, int(limit) / 1e6 if meant else 0, file)
 
 
 def environment_with(added: Mapping[str, str], unwanted: Iterable[str]) -> dict[str, str]:

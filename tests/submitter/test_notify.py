@@ -99,6 +99,37 @@ def test_a_line_end_cannot_smuggle_in_a_state(systemd: Systemd) -> None:
     assert systemd.hear() == ["STATUS=x READY=1"]
 
 
+def test_a_file_says_what_it_is_doing_and_grows_old_when_it_does_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "status"
+
+    async def service() -> None:
+        ready = asyncio.Event()
+        words = ["no connection to NATS: not yet"]
+        notifier = Notifier(Supervisor("", 0.03, str(file)))
+        task = asyncio.ensure_future(keep_told(notifier, ready.wait, lambda: words[-1]))
+        await reads(file, "no connection to NATS: not yet")
+        ready.set()
+        words.append("connected;\n7 jobs")
+        await reads(file, "connected; 7 jobs")
+        before = file.stat().st_mtime_ns
+        while file.stat().st_mtime_ns == before:
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(asyncio.wait_for(service(), 20))
+    assert [entry.name for entry in tmp_path.iterdir()] == ["status"]
+
+
+async def reads(file: Path, words: str) -> None:
+    while not file.exists() or file.read_text() != f"{words}\n":
+        await asyncio.sleep(0)
+
+
+def test_a_file_that_cannot_be_written_is_no_trouble(tmp_path: Path) -> None:
+    Notifier(Supervisor("", 0, str(tmp_path / "nowhere" / "status"))).status("x")
+
+
 @pytest.mark.parametrize("address", ["", "/nowhere/at/all", "@interlink-nobody"])
 def test_nobody_there_is_no_trouble(address: str) -> None:
     Notifier(Supervisor(address)).send("READY=1")
@@ -120,12 +151,13 @@ def test_a_full_socket_is_no_trouble(systemd: Systemd) -> None:
         ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": str(os.getpid())}, Supervisor("", 30)),
         ({"WATCHDOG_USEC": "30000000", "WATCHDOG_PID": "1"}, Supervisor()),
         ({"WATCHDOG_USEC": "soon"}, Supervisor()),
+        ({"INTERLINK_STATUS_FILE": "/tmp/status"}, Supervisor("", 0, "/tmp/status")),
     ],
 )
 def test_the_environment_is_read_once_and_emptied(
     environment: dict[str, str], expected: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INTERLINK_STATUS_FILE")
     for name in names:
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
