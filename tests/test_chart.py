@@ -134,7 +134,7 @@ def test_the_pins_of_the_images_are_what_we_ask_for() -> None:
         assert wanted.specifier.contains(version), line
 
 
-@pytest.mark.parametrize("name", ["plugin", "submitter", "kueue-nats"])
+@pytest.mark.parametrize("name", ["plugin", "submitter", "submitter-condor", "kueue-nats"])
 def test_an_image_starts_a_program_that_there_is(name: str) -> None:
     text = (REPO / "scripts" / "images" / f"{name}.Dockerfile").read_text(encoding="utf-8")
     (entry,) = re.findall(r'^ENTRYPOINT \["(.*)"\]$', text, re.MULTILINE)
@@ -144,14 +144,11 @@ def test_an_image_starts_a_program_that_there_is(name: str) -> None:
 
 
 def test_images_find_the_packages_that_are_installed() -> None:
-    copied = re.findall(
-        r"^COPY (\w+) /src/",
-        (REPO / "scripts" / "images" / "plugin.Dockerfile").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
     config = configparser.RawConfigParser()
     config.read(REPO / "setup.cfg")
     tops = {package.partition(".")[0] for package in config["options"]["packages"].split()}
-    assert set(copied) == tops
+    for recipe in (REPO / "scripts" / "images").glob("*.Dockerfile"):
+        copied = re.findall(r"^COPY (\w+) /src/", recipe.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(copied) == tops, recipe
     ignored = (REPO / ".dockerignore").read_text(encoding="utf-8").splitlines()
     assert {line[1:] for line in ignored if line.startswith("!")} >= tops

@@ -10,7 +10,7 @@ COPY plugin_server /src/plugin_server
 COPY submitter /src/submitter
 COPY templates /src/templates
 RUN python -m venv --without-pip /opt/interlink && \
-    PIP_CONSTRAINT=/src/pins.txt python -m pip --python /opt/interlink/bin/python install --no-cache-dir '/src'
+    PIP_CONSTRAINT=/src/pins.txt python -m pip --python /opt/interlink/bin/python install --no-cache-dir '/src[kubernetes]'
 
 FROM ${BASE}
 COPY --from=build /opt/interlink /opt/interlink

@@ -60,7 +60,7 @@ exec 8>"$store.lock"
 flock 8
 make_base
 "$repo/scripts/images/build" --engine "${engine[*]}" "$prefix"
-for name in interlink-nats-plugin interlink-nats-submitter kueue-nats; do save "$prefix/$name:$version"; done
+for name in interlink-nats-plugin interlink-nats-submitter{,-condor} kueue-nats; do save "$prefix/$name:$version"; done
 make_from "$prefix/nats:test" "$nats_server" /usr/local/bin/nats-server
 make_from "$prefix/interlink:test" "$(part_folder interlink)/interlink" /interlink
 make_from "$prefix/virtual-kubelet:test" "$(part_folder interlink)/virtual-kubelet" /vk

@@ -22,6 +22,7 @@ REGISTRY = "registry.example.org/interlink"
 OURS = {
     "interlink-nats-plugin": "interlink-plugin",
     "interlink-nats-submitter": "interlink-submitter",
+    "interlink-nats-submitter-condor": "interlink-submitter",
     "kueue-nats": "kueue-nats",
 }
 SITE, POOL = "lab", "lab-pool"

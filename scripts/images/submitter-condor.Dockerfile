@@ -1,0 +1,25 @@
+# The submitter with HTCondor's programs, for a computing element elsewhere. From the top of the repository:
+# scripts/images/build, or
+#   docker build --file scripts/images/submitter-condor.Dockerfile --tag NAME .
+# To have the same base each time, give its digest: --build-arg BASE=docker.io/library/python@sha256:...
+ARG BASE=docker.io/library/python:3.13-slim
+
+FROM ${BASE} AS build
+COPY setup.py setup.cfg README.md LICENSE scripts/images/pins.txt /src/
+COPY kueue_nats /src/kueue_nats
+COPY plugin_server /src/plugin_server
+COPY submitter /src/submitter
+COPY templates /src/templates
+RUN python -m venv --without-pip /opt/interlink && \
+    PIP_CONSTRAINT=/src/pins.txt python -m pip --python /opt/interlink/bin/python install --no-cache-dir '/src'
+
+FROM ${BASE}
+# HTCondor's programs want to know the name of who calls them.
+RUN apt-get update && \
+    apt-get install --yes --no-install-recommends condor && \
+    rm -rf /var/lib/apt/lists/* && \
+    useradd --uid 65532 --no-create-home --home-dir /tmp interlink
+COPY --from=build /opt/interlink /opt/interlink
+ENV PATH=/opt/interlink/bin:/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1
+USER 65532:65532
+ENTRYPOINT ["interlink-submitter"]
