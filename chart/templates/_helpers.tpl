@@ -182,3 +182,11 @@ from:
   {{- end }}
 {{- end }}
 {{- end }}
+
+{{/* The virtual nodes, as JSON, and whether there is an operator for Kueue: with condor.enabled there are none. */}}
+{{- define "interlink.nodes" -}}
+{{- toJson (ternary list .Values.virtualNodes .Values.condor.enabled) -}}
+{{- end }}
+{{- define "interlink.withKueue" -}}
+{{- if and .Values.kueueNats.enabled (not .Values.condor.enabled) }}yes{{ end -}}
+{{- end }}

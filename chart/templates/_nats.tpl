@@ -6,10 +6,11 @@
 {{ default (printf "%s-nats-tls" (include "interlink.fullname" .)) .Values.nats.tls.existingSecret }}
 {{- end }}
 
-{{/* What the settings of our programs say about NATS, for the role plugin or kueue: (list $ role). */}}
+{{/* What the settings of our programs say about NATS, for a role, or for the site condor: (list $ role). */}}
 {{- define "interlink.natsSettings" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
+{{- include "interlink.checkMode" $root -}}
 root: {{ $root.Values.subjectRoot }}
 {{- if $root.Values.nats.enabled }}
 {{- $tls := $root.Values.nats.tls.enabled }}
@@ -120,11 +121,20 @@ answers: 512
 }
 {{- end }}
 
+{{/* The users of the cluster itself, and those of sites, as JSON. With condor.enabled the only site is the release's. */}}
+{{- define "interlink.natsRoles" -}}
+{{- toJson (ternary (list "plugin" "operator") (list "plugin" "kueue" "operator") .Values.condor.enabled) -}}
+{{- end }}
+{{- define "interlink.natsSites" -}}
+{{- $own := list (dict "name" "condor" "pools" (list .Values.condor.pool)) -}}
+{{- toJson (ternary $own .Values.nats.sites .Values.condor.enabled) -}}
+{{- end }}
+
 {{/* Who shall be refused before the server would be puzzled. */}}
 {{- define "interlink.checkSites" -}}
-{{- $names := list "plugin" "kueue" "operator" -}}
+{{- $names := include "interlink.natsRoles" . | fromJsonArray -}}
 {{- $pools := dict -}}
-{{- range .Values.nats.sites -}}
+{{- range include "interlink.natsSites" . | fromJsonArray -}}
 {{- if has .name $names -}}
 {{- fail (printf "nats.sites: there are two users called %s" .name) -}}
 {{- end -}}
@@ -141,8 +151,8 @@ answers: 512
 
 {{/* The users with passwords: all but sites with keys. */}}
 {{- define "interlink.natsPasswords" -}}
-{{- $names := list "plugin" "kueue" "operator" -}}
-{{- range .Values.nats.sites }}{{ if not .nkey }}{{ $names = append $names .name }}{{ end }}{{ end -}}
+{{- $names := include "interlink.natsRoles" . | fromJsonArray -}}
+{{- range include "interlink.natsSites" . | fromJsonArray }}{{ if not .nkey }}{{ $names = append $names .name }}{{ end }}{{ end -}}
 {{ toJson $names }}
 {{- end }}
 

@@ -58,10 +58,10 @@
   "DisableProjectedVolumes" (not $node.projectedVolumes)) -}}
 {{- end }}
 
-{{/* interLink's configuration: (list $ node). Its socket has no file: one that a killed server left would stop the next. */}}
+{{/* interLink's configuration: (list $ node address port). */}}
 {{- define "interlink.apiSettings" -}}
-InterlinkAddress: "unix://@interlink"
-InterlinkPort: "0"
+InterlinkAddress: {{ index . 2 | quote }}
+InterlinkPort: {{ index . 3 | quote }}
 SidecarURL: "unix:///run/interlink/plugin.sock"
 SidecarPort: "0"
 VerboseLogging: {{ (index . 1).interlink.verbose }}

@@ -24,7 +24,9 @@ HEAD = """\
 
 Everything that a cluster needs for pods to become jobs at remote sites: virtual nodes (each one
 pod with interLink's virtual kubelet and API server and our plugin), the NATS server that sites
-connect to, and the operator that tells Kueue what sites offer.
+connect to, and the operator that tells Kueue what sites offer. Or, with `condor.enabled`, what
+makes a remote HTCondor computing element of use to virtual kubelets of other clusters: interLink's
+API server behind OAuth2-proxy, our plugin, and a submitter.
 [docs/install.md](../docs/install.md) leads from an empty cluster to a pod that ran.
 
 These values are all that there are; another key is refused. `virtualNodes[]` may have every key of

@@ -24,6 +24,17 @@ WANTED = (
     ("everything", "Deployment", "il-interlink-nats-gpu"),
     ("everything", "NetworkPolicy", "il-interlink-nats-gpu"),
     ("existing-servers", "Deployment", "il-interlink-nats-kueue"),
+    ("condor", "ConfigMap", "il-interlink-nats-api"),
+    ("condor", "ConfigMap", "il-interlink-nats-nats"),
+    ("condor", "ConfigMap", "il-interlink-nats-submitter"),
+    ("condor", "Deployment", "il-interlink-nats-api"),
+    ("condor", "Deployment", "il-interlink-nats-submitter"),
+    ("condor", "Ingress", "il-interlink-nats-api"),
+    ("condor", "Issuer", "il-interlink-nats-acme"),
+    ("condor", "NetworkPolicy", "il-interlink-nats-submitter"),
+    ("condor-everything", "ConfigMap", "il-interlink-nats-api"),
+    ("condor-everything", "ConfigMap", "il-interlink-nats-submitter"),
+    ("condor-everything", "Deployment", "il-interlink-nats-submitter"),
 )
 GOLDEN = {
     FOLDER / f"{name}-{kind.lower()}-{of.removeprefix('il-interlink-nats-')}.yaml": (name, kind, of)

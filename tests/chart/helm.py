@@ -108,6 +108,61 @@ EVERYTHING: Json = {
     "grafanaDashboard": {"enabled": True, "annotations": {"grafana_folder": "Batch"}},
     "test": {"pool": "hpc-cpu"},
 }
+SECRETS = {  # the values that are secrets
+    "iamClientSecret": "the-client-at-the-front-door",
+    "oauth2ProxyCookieSecret": "0123456789abcdef0123456789ABCDEF",
+    "backendIamClientSecret": "the-client-of-the-element",
+}
+CONDOR: Json = {
+    "images": {"registry": "registry.example.org/interlink"},
+    "condor": {"enabled": True},
+    "hostname": "interlink.example.org",
+    "oauth2ProxyIamIssuer": "https://iam.example.org/",
+    "iamClientId": "interlink",
+    "backendIamIssuer": "https://iam.element.example.org/",
+    "backendIamClientId": "interlink-ce",
+    "pluginCondorPool": "ce.example.org:9618",
+    "pluginCondorScheduler": "ce.example.org",
+    "certManagerEmailAddress": "ops@example.org",
+    **SECRETS,
+}
+CONDOR_EVERYTHING: Json = {
+    **{key: EVERYTHING[key] for key in ("commonLabels", "commonAnnotations", "subjectRoot", "pod")},
+    **{key: EVERYTHING[key] for key in ("images", "networkPolicies", "serviceMonitor", "redis")},
+    **{key: value for key, value in CONDOR.items() if key not in ("images", *SECRETS)},
+    "iamClientSecretFrom": {"name": "front", "key": "secret"},
+    "oauth2ProxyCookieSecretFrom": {"name": "front", "key": "cookie"},
+    "backendIamClientSecretFrom": {"name": "element", "key": "secret"},
+    "backendIamRefreshTokenFrom": {"name": "element", "key": "refresh"},
+    "backendIamAudience": "https://ce.example.org",
+    "backendIamScopes": ["condor:/READ", "condor:/WRITE"],
+    "backendIamCaSecret": "issuer-ca",
+    "certManagerEmailAddress": "",
+    "ingress": {"className": "traefik", "tls": {"issuer": {"name": "ours", "kind": "Issuer"}}},
+    "oauth2Proxy": {
+        "audiences": ["https://interlink.example.org"],
+        "allowedGroups": ["cms/production", 'with "quotes"'],
+        "groupsClaim": "wlcg.groups",
+        "caSecret": "iam-ca",
+        "extraEnv": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}],
+    },
+    "virtualNode": {"plugin": {"state": {"existingClaim": "plugin-state"}}},
+    "condor": {
+        "enabled": True,
+        "pool": "element",
+        "caSecret": "grid-ca",
+        "settings": {
+            "resources": {"cpu": "500", "pods": "500"},
+            "options": {"disk": "10Gi", "tokens": {"audience": "another"}},
+            "build": {"images": {"unpacked": "/cvmfs/unpacked.cern.ch"}},
+        },
+        "submitter": {
+            "replicas": 2,
+            "state": {"accessMode": "ReadWriteMany", "storageClass": "nfs", "size": "50Gi"},
+            "pod": {"nodeSelector": {"network": "outside"}},
+        },
+    },
+}
 MATRIX: dict[str, Json] = {
     "minimal": MINIMAL,
     "everything": EVERYTHING,
@@ -147,6 +202,15 @@ MATRIX: dict[str, Json] = {
         "networkPolicies": {"enabled": False},
         "podDisruptionBudget": {"enabled": False},
         "virtualNode": {"plugin": {"orphans": False}},
+    },
+    "condor": CONDOR,
+    "condor-everything": CONDOR_EVERYTHING,
+    "condor-without-ingress": {
+        **CONDOR,
+        "certManagerEmailAddress": "",
+        "oauth2ProxyCookieSecret": "",
+        "ingress": {"enabled": False},
+        "condor": {"enabled": True, "submitter": {"state": {"existingClaim": "ours"}}},
     },
 }
 

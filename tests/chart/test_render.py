@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomllib
 import yaml
 
 from kueue_nats.settings import load as load_kueue
 from plugin_server.settings import load as load_plugin
+from submitter import settings_file
+from submitter.backends import make
 from templates import permissions
 from tests.chart.golden import GOLDEN, golden
 from tests.chart.helm import (
@@ -22,6 +25,7 @@ from tests.chart.helm import (
     KUBERNETES,
     MATRIX,
     MINIMAL,
+    SECRETS,
     Json,
     helm,
     objects,
@@ -59,6 +63,7 @@ def test_no_secret_stands_anywhere_but_in_a_secret(name: str) -> None:
         for text in o.get("data", {}).values()
     ]
     secrets += [t for o in found if o["kind"] == "Secret" for t in o.get("stringData", {}).values()]
+    secrets += [text for key, text in SECRETS.items() if MATRIX[name].get(key)]
     others = json.dumps([o for o in found if o["kind"] != "Secret"])
     assert [s for s in secrets if len(s) > 8 and json.dumps(s)[1:-1] in others] == []
     assert "PRIVATE KEY" not in others
@@ -95,20 +100,44 @@ def test_the_programs_accept_their_configurations(name: str, tmp_path: Path) -> 
         if "kueue-nats.yaml" in data:
             load_kueue(data["kueue-nats.yaml"], "kueue-nats.yaml", {})
             seen += 1
+        if "submitter.yaml" in data:
+            (pool,) = settings_file.load(data["submitter.yaml"], "submitter.yaml").pools
+            assert make(pool).pool.name == MATRIX[name]["condor"].get("pool", "condor")
+            seen += 1
+        if "oauth2-proxy.cfg" in data:
+            assert tomllib.loads(data["oauth2-proxy.cfg"])["skip_jwt_bearer_tokens"] is True
     assert seen == len(MATRIX[name].get("virtualNodes", [0])) + (name != "only-virtual-nodes")
 
 
-def test_every_file_that_is_named_is_mounted() -> None:
-    for name in MATRIX:
-        found = objects(name)
-        for node, spec in pods(found).items():
-            if "plugin" not in [c["name"] for c in spec["containers"]]:
+CONFIGURED = {"plugin": "plugin.yaml", "oauth2-proxy": "oauth2-proxy.cfg"}
+CONFIGURED |= {"submitter": "submitter.yaml", "kueue-nats": "kueue-nats.yaml"}
+
+
+@every
+def test_every_file_that_is_named_is_mounted(name: str) -> None:
+    found = objects(name)
+    seen = set()
+    for where, spec in pods(found).items():
+        volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
+        for container in spec["containers"]:
+            if container["name"] not in CONFIGURED or "volumeMounts" not in container:
                 continue
-            settings = yaml.safe_load(one(found, "ConfigMap", node)["data"]["plugin.yaml"])
-            (plugin,) = (c for c in spec["containers"] if c["name"] == "plugin")
-            mounts = [m["mountPath"] for m in plugin["volumeMounts"]]
-            for path in re.findall(r"/(?:etc|run|var)/[\w/.-]+", json.dumps(settings)):
-                assert any(path.startswith(mount) for mount in mounts), (name, path)
+            text = one(found, "ConfigMap", where)["data"][CONFIGURED[container["name"]]]
+            there = [path for mount in container["volumeMounts"] for path in files(mount, volumes)]
+            for path in re.findall(r"(?<=[\s\"])/(?:etc|run|var)/[\w/.-]+", text):
+                assert any(f"{path}/".startswith(place) for place in there), (where, path)
+                seen.add(container["name"])
+    assert seen
+
+
+def files(mount: Json, volumes: dict[str, Json]) -> list[str]:
+    """What a mount brings: the files of Secrets one by one, else its folder."""
+    volume, folder = volumes[mount["name"]], mount["mountPath"]
+    sources = [s.get("secret", {}) for s in volume.get("projected", {}).get("sources", [])]
+    sources += [volume["secret"]] if "secret" in volume else []
+    if not sources:
+        return [f"{folder}/"]
+    return [f"{folder}/{item['path']}/" for source in sources for item in source.get("items", [])]
 
 
 # --- NATS -----------------------------------------------------------------------------------------

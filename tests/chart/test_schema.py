@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from tests.chart.helm import MINIMAL, SITE_KEY, Json, refusal
+from tests.chart.helm import CONDOR, MINIMAL, SECRETS, SITE_KEY, Json, refusal
 
 
-def changed(path: str, value: Any) -> Json:
+def changed(path: str, value: Any, base: Json = MINIMAL) -> Json:
     """The smallest values, with one more."""
     *sections, last = path.split(".")
-    root: Json = dict(MINIMAL)
+    root: Json = dict(base)
     inner = root
     for section in sections:
         inner[section] = dict(inner.get(section, {}))
@@ -79,3 +79,76 @@ def test_a_server_of_others_needs_to_know_who_we_are() -> None:
     assert "externalNats.plugin.secretName: say which Secret" in refusal(values) or (
         "externalNats.kueue.secretName: say which Secret" in refusal(values)
     )
+
+
+ONLY = "is of use with condor.enabled only"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "words"),
+    [
+        ("oauth2ProxyIamIssuer", "http://iam.example.org", ["oauth2ProxyIamIssuer", "pattern"]),
+        ("backendIamIssuer", "https://me:secret@iam", ["backendIamIssuer", "pattern"]),
+        ("backendIamScopes", [], ["backendIamScopes"]),
+        ("iamClientSecretFrom", {"secretName": "x"}, ["iamClientSecretFrom", "secretName"]),
+        ("pluginCondorPool", "https://ce:9618", ["pluginCondorPool", "pattern"]),
+        ("pluginCondorScheduler", "-ce", ["pluginCondorScheduler", "pattern"]),
+        ("certManagerEmailAddress", "ops", ["certManagerEmailAddress", "pattern"]),
+        ("certManagerAcmeServer", "", ["certManagerAcmeServer", "pattern"]),
+        ("condor.pool", "a.b", ["condor", "pool", "pattern"]),
+        ("condor.submitter.replicas", 0, ["replicas"]),
+        ("condor.submitter.state.accessMode", "RWX", ["accessMode"]),
+        ("condor.submitter.state.size", "many", ["size", "pattern"]),
+        ("oauth2Proxy.audiences", "x", ["oauth2Proxy", "audiences", "array"]),
+        # What no schema can see.
+        ("hostname", "", ["hostname: say by which name virtual kubelets"]),
+        ("oauth2ProxyIamIssuer", "", ["oauth2ProxyIamIssuer: say whose tokens"]),
+        ("iamClientId", "", ["iamClientId: say which client"]),
+        ("iamClientSecret", "", ["iamClientSecret: give the secret of iamClientId"]),
+        (
+            "iamClientSecretFrom",
+            {"name": "x"},
+            ["iamClientSecret and iamClientSecretFrom: give one"],
+        ),
+        ("oauth2ProxyCookieSecret", "short", ["oauth2ProxyCookieSecret: must have 16, 24 or 32"]),
+        ("oauth2ProxyCookieSecret", "=" * 44, ["oauth2ProxyCookieSecret: must have 16, 24 or 32"]),
+        ("backendIamIssuer", "", ["backendIamIssuer: say who gives"]),
+        ("backendIamClientId", "", ["backendIamClientId: say which client"]),
+        ("backendIamClientSecret", "", ["backendIamClientSecret: give the secret"]),
+        (
+            "backendIamRefreshTokenFrom",
+            {"name": "x"},
+            ["backendIamRefreshTokenFrom.key: say which"],
+        ),
+        ("pluginCondorPool", "", ["pluginCondorPool: name the collector"]),
+        ("pluginCondorScheduler", "", ["pluginCondorScheduler: name the schedd"]),
+        ("certManagerEmailAddress", "", ["certManagerEmailAddress: say to whom"]),
+        ("ingress.tls.issuer.name", "x", ["certManagerEmailAddress and ingress.tls.issuer: the"]),
+        ("condor.submitter.replicas", 2, ["condor.submitter.replicas: several of them share"]),
+        ("nats.enabled", False, ["nats.enabled: with condor.enabled the plugin"]),
+        ("nats.sites", [{"name": "a", "pools": ["p"]}], ["nats.sites: with condor.enabled"]),
+        ("virtualNodes", [{"name": "a"}], ["virtualNodes: with condor.enabled"]),
+        ("masterQueue.enabled", True, ["masterQueue.enabled: with condor.enabled"]),
+        ("test.pool", "condor", ["test.pool: with condor.enabled"]),
+        ("condor.enabled", False, [ONLY]),
+    ],
+)
+def test_a_mistake_about_a_computing_element_is_told(
+    path: str, value: Any, words: list[str]
+) -> None:
+    said = refusal(changed(path, value, CONDOR))
+    assert [word for word in words if word not in said] == [], said
+    assert [secret for secret in SECRETS.values() if secret in said] == []
+
+
+@pytest.mark.parametrize("key", sorted({*CONDOR} - {*MINIMAL, "condor"}))
+def test_what_is_for_a_computing_element_only_is_told(key: str) -> None:
+    assert f"{key}: {ONLY}" in refusal({**MINIMAL, key: CONDOR[key]})
+
+
+def test_a_secret_of_ones_own_needs_its_key() -> None:
+    without = {key: value for key, value in CONDOR.items() if key not in SECRETS}
+    for key in SECRETS:
+        named = {f"{each}From": {"name": "x", "key": "y"} for each in SECRETS}
+        said = refusal({**without, **named, f"{key}From": {"name": "x"}})
+        assert f"{key}From.key: say which key of the Secret x it is" in said
