@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 import yaml
 
 from tests.chart.helm import (
     CHART,
+    CONDOR,
     EVERYTHING,
     MATRIX,
     MINIMAL,
     NAMESPACE,
     RELEASE,
+    SECRETS,
     Json,
     helm,
     objects,
@@ -46,16 +50,48 @@ def test_it_would_have_noticed_a_mistake(bed: KueueBed) -> None:
         dry_run(bed, text)
 
 
-def test_the_notes_say_what_comes_next(bed: KueueBed, namespace: str) -> None:
-    def notes(values: Json) -> str:
-        words = ["install", RELEASE, str(CHART), "--dry-run=server", "--namespace", namespace]
-        done = helm(*words, values=values, kubeconfig=bed.kubeconfig, seconds=180)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.partition("NOTES:")[2]
+def installed(bed: KueueBed, values: Json) -> str:
+    """What helm would send, and what it would say in the end."""
+    words = ["install", RELEASE, str(CHART), "--dry-run=server", "--namespace", NAMESPACE]
+    done = helm(*words, values=values, kubeconfig=bed.kubeconfig, seconds=180)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
-    minimal, everything = notes(MINIMAL), notes(EVERYTHING)
+
+def notes(bed: KueueBed, values: Json) -> str:
+    return installed(bed, values).partition("NOTES:")[2]
+
+
+def test_the_notes_say_what_comes_next(bed: KueueBed, namespace: str) -> None:
+    minimal, everything = notes(bed, MINIMAL), notes(bed, EVERYTHING)
     assert "kubectl wait --for=condition=Ready --timeout=5m node/interlink" in minimal
     assert "There is no site yet" in minimal
     assert "node/cpu node/gpu" in everything
     assert "Take this password to the site lab" in everything
     assert "helm test il --namespace batch" in everything
+
+
+def test_the_notes_for_a_computing_element_name_it(bed: KueueBed, namespace: str) -> None:
+    told = notes(bed, CONDOR)
+    assert "See whether ce.example.org takes the submitter's tokens" in told
+    assert "https://interlink.example.org/pinglink" in told
+    assert "virtual node" not in told
+    assert [secret for secret in SECRETS.values() if secret in told] == []
+    inside = notes(bed, MATRIX["condor-without-ingress"])
+    assert "port 80 of the Service il-interlink-nats-api" in inside
+
+
+def test_a_secret_that_was_made_is_kept(bed: KueueBed, namespace: str) -> None:
+    kept = "a" * 32
+    name = {"name": "il-interlink-nats-oauth2-proxy", "namespace": namespace}
+    owner = {
+        "labels": {"app.kubernetes.io/managed-by": "Helm"},
+        "annotations": {
+            "meta.helm.sh/release-name": RELEASE,
+            "meta.helm.sh/release-namespace": namespace,
+        },
+    }
+    data = {"stringData": {"cookie-secret": kept}}
+    bed.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {**name, **owner}, **data})
+    sent = installed(bed, {**CONDOR, "oauth2ProxyCookieSecret": ""})
+    assert f"cookie-secret: {base64.b64encode(kept.encode()).decode()}" in sent
