@@ -121,8 +121,8 @@ class Issuer:
         self.refresh_tokens[token] = subject
         return token
 
-    def sign(self, subject: str, scope: str, audience: str, lifetime_s: float) -> str:
-        """A token of the WLCG's profile."""
+    def sign(self, subject: str, scope: str, audience: str, lifetime_s: float, **more: Any) -> str:
+        """A token of the WLCG's profile, with further claims."""
         now = time.time()
         claims = {
             "iss": self.url,
@@ -134,6 +134,7 @@ class Issuer:
             "iat": int(now),
             "nbf": int(now),
             "exp": int(now + lifetime_s),
+            **more,
         }
         head = {"alg": "RS256", "typ": "JWT", "kid": KEY}
         signed = ".".join(_text(json.dumps(part).encode()) for part in (head, claims))

@@ -113,6 +113,11 @@ make_helm() {
     build_in_copy "helm.sh/helm/v3@v$version" "-X helm.sh/helm/v3/internal/version.version=v$version" ./cmd/helm
 }
 
+make_oauth2-proxy() {
+    local package=github.com/oauth2-proxy/oauth2-proxy/v7
+    build_in_copy "$package@v$version" "-X $package/pkg/version.VERSION=v$version" .
+}
+
 # Its kinds only: its programs are modules of their own, which are not published.
 make_cert-manager() {
     copy_module "github.com/cert-manager/cert-manager@v$version"
