@@ -56,30 +56,44 @@ are in other clusters, and none of them would be found in this one. */}}
 
 {{/* oauth2-proxy.cfg: whoever brings a token that is good is let through, all others get a 401. */}}
 {{- define "interlink.oauth2ProxySettings" -}}
-{{- $own := .Values.oauth2Proxy -}}
-http_address = "0.0.0.0:4180"
 reverse_proxy = true
-upstreams = ["http://127.0.0.1:3000/"]
-# interLink gives a create 120 seconds.
-upstream_timeout = "125s"
-provider = "oidc"
-oidc_issuer_url = {{ .Values.oauth2ProxyIamIssuer | quote }}
-client_id = {{ .Values.iamClientId | quote }}
-client_secret_file = "/etc/interlink/oauth2-proxy/client-secret"
 redirect_url = "https://{{ .Values.hostname }}/oauth2/callback"
-{{- if $own.caSecret }}
-provider_ca_files = ["/etc/interlink/ca/ca.crt"]
-{{- end }}
 skip_jwt_bearer_tokens = true
 force_json_errors = true
 email_domains = ["*"]
-oidc_extra_audiences = {{ toRawJson $own.audiences }}
-oidc_groups_claim = {{ $own.groupsClaim | quote }}
-allowed_groups = {{ toRawJson $own.allowedGroups }}
-pass_basic_auth = false
-pass_user_headers = false
-request_logging = {{ $own.verbose }}
+request_logging = {{ .Values.oauth2Proxy.verbose }}
 silence_ping_logging = true
+{{- end }}
+
+{{/* oauth2-proxy.yaml: where tokens come from, and where requests go.
+
+interLink closes connections that were idle for 30 seconds, which is just when the virtual kubelet pings: a ping that
+meets such an end would fail, and the node would be NotReady for half a minute. With the header X-Idempotency-Key, Go
+sends a request without a body again. Only this form of OAuth2-proxy's configuration can set a header. */}}
+{{- define "interlink.oauth2ProxyRoutes" -}}
+{{- $own := .Values.oauth2Proxy -}}
+{{- $oidc := dict
+  "issuerURL" .Values.oauth2ProxyIamIssuer
+  "audienceClaims" (list "aud")
+  "extraAudiences" $own.audiences
+  "emailClaim" "email"
+  "userIDClaim" "sub"
+  "groupsClaim" $own.groupsClaim -}}
+{{- $provider := dict
+  "id" "issuer"
+  "provider" "oidc"
+  "clientID" .Values.iamClientId
+  "clientSecretFile" "/etc/interlink/oauth2-proxy/client-secret"
+  "allowedGroups" $own.allowedGroups
+  "oidcConfig" $oidc -}}
+{{- if $own.caSecret }}{{ $_ := set $provider "caFiles" (list "/etc/interlink/ca/ca.crt") }}{{ end -}}
+{{- $upstream := dict "id" "interlink" "path" "/" "uri" "http://127.0.0.1:3000/" "flushInterval" "1s" "timeout" "125s" -}}
+{{- $key := dict "name" "X-Idempotency-Key" "values" (list (dict "value" (b64enc "ping"))) -}}
+{{- toYaml (dict
+  "server" (dict "BindAddress" "0.0.0.0:4180")
+  "upstreamConfig" (dict "upstreams" (list $upstream))
+  "injectRequestHeaders" (list $key)
+  "providers" (list $provider)) -}}
 {{- end }}
 
 {{/* submitter.yaml: one pool, whose jobs go to the computing element with their files. */}}

@@ -10,6 +10,9 @@ import contextlib
 import http.client
 import json
 import re
+import socket
+import struct
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
@@ -35,8 +38,12 @@ class Answer(NamedTuple):
 class Door:
     """Where virtual kubelets knock."""
 
-    def __init__(self, system: System, issuer: Issuer, folder: Path, **oauth2_proxy: Any) -> None:
-        self.port, self._inner = free_port(), free_port()
+    def __init__(
+        self, system: System, issuer: Issuer, folder: Path, inner: int = 0, **oauth2_proxy: Any
+    ) -> None:
+        """``inner``: the port of something else than interLink."""
+        self.port, self._inner = free_port(), inner or free_port()
+        self._has_api = not inner
         folder.mkdir()
         values = {**CONDOR, "oauth2Proxy": {"caSecret": "ca", **oauth2_proxy}}
         made = [found for found in yaml.safe_load_all(text_of(values)) if found]
@@ -49,11 +56,16 @@ class Door:
             folder,
             INTERLINKCONFIGPATH=str(api),
         )
-        text = self._proxy_settings(files["oauth2-proxy.cfg"], issuer, folder)
-        proxy = self._write(folder, "oauth2-proxy.cfg", text)
+        proxy = self._write(folder, "oauth2-proxy.cfg", files["oauth2-proxy.cfg"])
+        text = self._proxy_settings(files["oauth2-proxy.yaml"], issuer, folder)
+        routes = self._write(folder, "oauth2-proxy.yaml", text)
         self.proxy = Process(
             "oauth2-proxy",
-            [str(part("oauth2-proxy") / "oauth2-proxy"), f"--config={proxy}"],
+            [
+                str(part("oauth2-proxy") / "oauth2-proxy"),
+                f"--config={proxy}",
+                f"--alpha-config={routes}",
+            ],
             folder,
             OAUTH2_PROXY_COOKIE_SECRET=COOKIE_SECRET,
         )
@@ -85,7 +97,8 @@ class Door:
         return text
 
     def __enter__(self) -> Door:
-        self._api.start()
+        if self._has_api:
+            self._api.start()
         self.proxy.start()
         self._system.until(
             lambda: is_up("127.0.0.1", self._inner) and is_up("127.0.0.1", self.port),
@@ -110,10 +123,45 @@ class Door:
 
 
 @contextlib.contextmanager
-def open_door(system: System, issuer: Issuer, folder: Path, **oauth2_proxy: Any) -> Iterator[Door]:
+def open_door(system: System, issuer: Issuer, folder: Path, **options: Any) -> Iterator[Door]:
     """It may not say a token or a secret to anybody."""
-    with Door(system, issuer, folder, **oauth2_proxy) as door:
+    with Door(system, issuer, folder, **options) as door:
         yield door
     assert CONDOR["iamClientSecret"] not in door.proxy.log()
     assert COOKIE_SECRET not in door.proxy.log()
     assert not re.search(r"ey[\w-]{20,}\.ey[\w-]{20,}\.", door.proxy.log())
+
+
+class Fickle:
+    """An interLink that breaks a connection when a second request comes on it.
+
+    As the real one does to a ping that comes just when it closes an idle connection, half a minute
+    after the last; that moment cannot be met at will.
+    """
+
+    def __init__(self) -> None:
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._thread = threading.Thread(target=self._serve)
+        self.port: int = self._listener.getsockname()[1]
+        self.broken = 0
+
+    def __enter__(self) -> Fickle:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):  # the listener's end
+            while True:
+                connection, _ = self._listener.accept()
+                with connection:
+                    if connection.recv(65536):
+                        connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                    if connection.recv(65536):
+                        self.broken += 1
+                        linger = struct.pack("ii", 1, 0)  # a reset, at once
+                        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

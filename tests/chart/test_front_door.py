@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import oidc, system
-from tests.chart.front_door import CLIENT, Door, open_door
+from tests.chart.front_door import CLIENT, Door, Fickle, open_door
 from tests.oidc import Issuer
 from tests.system import POOL, System, request_of
 
@@ -109,6 +109,16 @@ def test_further_audiences_and_groups_may_be_asked_for(
             for groups, status in ((["/prod"], 200), (["/dev"], 403), ([], 403)):
                 token = token_of(issuer, audience, **{"wlcg.groups": groups})
                 assert door.ask("POST", "/pinglink", token).status == status, groups
+
+
+def test_a_ping_that_meets_the_end_of_a_connection_is_sent_again(
+    behind: System, issuer: Issuer, tmp_path: Path
+) -> None:
+    with Fickle() as inner, open_door(behind, issuer, tmp_path / "door", inner=inner.port) as door:
+        token = token_of(issuer)
+        answers = [door.ask("POST", "/pinglink", token).status for _ in range(6)]
+    assert answers == [200] * 6
+    assert inner.broken >= 2
 
 
 def test_a_pod_goes_through_the_door_and_back(door: Door, issuer: Issuer, behind: System) -> None:

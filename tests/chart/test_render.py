@@ -109,7 +109,7 @@ def test_the_programs_accept_their_configurations(name: str, tmp_path: Path) -> 
     assert seen == len(MATRIX[name].get("virtualNodes", [0])) + (name != "only-virtual-nodes")
 
 
-CONFIGURED = {"plugin": "plugin.yaml", "oauth2-proxy": "oauth2-proxy.cfg"}
+CONFIGURED = {"plugin": "plugin.yaml", "oauth2-proxy": "oauth2-proxy.yaml"}
 CONFIGURED |= {"submitter": "submitter.yaml", "kueue-nats": "kueue-nats.yaml"}
 
 

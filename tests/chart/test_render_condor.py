@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from templates import permissions
-from tests.chart.helm import CONDOR, EVERYTHING, Json, objects, one, pods, text_of
+from tests.chart.helm import CONDOR, EVERYTHING, REPO, Json, objects, one, pods, text_of
 from tests.chart.test_render import configuration, sorted_, users
 
 
@@ -69,6 +69,22 @@ def test_what_is_given_for_the_pool_counts_before_what_the_chart_says() -> None:
     assert pool["options"]["tokens"]["audience"] == "another"
     assert pool["options"]["tokens"]["client_id"] == "interlink-ce"
     assert pool["options"]["disk"] == "10Gi"
+
+
+def test_the_values_of_the_guide_are_enough() -> None:
+    guide = (REPO / "docs" / "install.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", guide, re.MULTILINE | re.DOTALL)
+    whole = [block for block in blocks if "images:" in block]
+    (secrets,) = (block for block in blocks if "iamClientSecretFrom" in block)
+    named = set(yaml.safe_load(secrets))
+    kinds = []
+    for block in whole:
+        values = yaml.safe_load(block.replace(": ...", f": {'s' * 32}"))
+        kinds.append({o["kind"] for o in yaml.safe_load_all(text_of(values)) if o})
+        if "condor" in values:
+            own = {key: value for key, value in values.items() if f"{key}From" not in named}
+            text_of({**own, **yaml.safe_load(secrets)})
+    assert ["ClusterRole" in found for found in kinds] == [True, False]
 
 
 def test_the_submitter_of_the_release_is_a_site_like_any_other() -> None:
