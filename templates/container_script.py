@@ -12,7 +12,7 @@ from templates.annotations import JobAnnotations
 from templates.build_config import KUBERNETES, BuildConfig
 from templates.credentials import registry_login
 from templates.errors import PodRejected
-from templates.library import APPTAINER, is_odd
+from templates.library import APPTAINER, are_odd
 from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.quantity import byte_count, cpu_milli
 from templates.shell import quote, words
@@ -50,25 +50,20 @@ class Gathered(NamedTuple):
 
     files: list[File]
     needs: set[str]  # of library.NEEDS
-    functions: list[str]  # for job.sh: one for each container
     secrets: list[str]  # for secret/pod.sh: one for each container
     actions: list[str]  # for secret/pod.sh: one for each probe and hook
 
 
-def add_container(site: Site, index: int, container: Container, to: Gathered) -> None:
-    """Put one container into bash."""
+def container_functions(site: Site, to: Gathered) -> str:
+    """A function for each container, which says all of it that is no secret."""
+    return "".join([_function(site, i, c, to) for i, c in enumerate(site.pod.containers)])
+
+
+def _function(site: Site, index: int, container: Container, to: Gathered) -> str:
     image = container.image
     lines: list[str] = []
-    entrypoint = ""
-    if site.config.runtime.name == "host":
-        if not container.command:
-            where = f"pod.spec containers[{container.name}].command"
-            raise PodRejected(where, "must be given: the host runtime has no images")
-    else:
+    if site.config.runtime.name != "host":
         image, lines = _image(site, index, container, to)
-        if container.command and site.config.runtime.name == "podman":
-            command = json.dumps(container.command, ensure_ascii=False)
-            entrypoint = f"    entrypoint={quote(command)}\n"
     lines = [
         f"name={container.name} kind={container.kind} image={quote(image)}",
         *lines,
@@ -77,10 +72,22 @@ def add_container(site: Site, index: int, container: Container, to: Gathered) ->
         *_binds(site, container, to.needs),
     ]
     facts = "\n    ".join(lines)
-    to.functions.append(f"\ncontainer_{index}() {{\n    {facts}\n}}\n")
+    return f"\ncontainer_{index}() {{\n    {facts}\n}}\n"
+
+
+def add_secret(site: Site, index: int, container: Container, to: Gathered) -> None:
+    """The function with a container's command and environment."""
+    runtime, command = site.config.runtime.name, container.command
+    if runtime == "host" and not command:
+        where = f"pod.spec containers[{container.name}].command"
+        raise PodRejected(where, "must be given: the host runtime has no images")
+    entrypoint = ""
+    if runtime == "podman" and command:
+        quoted = quote(json.dumps(command, ensure_ascii=False))
+        entrypoint = f"    entrypoint={quoted}\n"
     to.secrets.append(
         f"secret_{index}() {{ # {container.name}\n"
-        f"    command=({words(container.command)}) args=({words(container.args)})\n"
+        f"    command=({words(command)}) args=({words(container.args)})\n"
         f"    env=(\n        {_environment(site, container, to.needs)}\n    )\n{entrypoint}}}\n"
     )
 
@@ -96,7 +103,7 @@ def _environment(site: Site, container: Container, needs: set[str]) -> str:
         raise PodRejected(where, f"{site.config.runtime.name} keeps IFS and PPID for itself")
     text = words(list(map("=".join, env.items())), "\n        ")
     # Apptainer would turn a carriage return in what it is told by prefix into a new line.
-    if "\r" in text or any(map(is_odd, env)):
+    if "\r" in text or are_odd(env):
         needs.add("odd")
     return text
 

@@ -10,11 +10,13 @@ import json
 from typing import Any, Callable, Optional
 
 try:
+    from orjson import dumps as _quick_dumps
     from orjson import loads as _quick_loads
 except ImportError:
     _quick: Optional[Callable[[bytes], Any]] = None
+    _quick_key: Optional[Callable[[Any], bytes]] = None
 else:
-    _quick = _quick_loads
+    _quick, _quick_key = _quick_loads, _quick_dumps
 
 
 def load_json(raw: bytes) -> Any:
@@ -25,3 +27,22 @@ def load_json(raw: bytes) -> Any:
         except ValueError:
             pass
     return json.loads(raw.decode("utf-8"))
+
+
+def json_key(value: Any) -> Optional[bytes]:
+    """Bytes that an object read from JSON has alone, to find it again; None: nested too deep.
+
+    orjson writes what is no number as null, so whatever holds one is left to Python's own writer.
+    """
+    if _quick_key is not None:
+        try:
+            key = _quick_key(value)
+        except TypeError:  # a lone surrogate, or a number of more than 64 bits
+            pass
+        else:
+            if b"null" not in key:
+                return key
+    try:
+        return json.dumps(value).encode()
+    except RecursionError:
+        return None

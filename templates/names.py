@@ -67,7 +67,9 @@ def job_name(pod_name: str, uid: str) -> str:
     job in the batch system alike.
     """
     check_uid("pod.metadata.uid", uid)
-    stem = _FOREIGN.sub("-", pod_name.lower()).strip("-")[:_STEM_LENGTH].rstrip("-")
+    if _LABEL.fullmatch(pod_name) is None or "--" in pod_name:
+        pod_name = _FOREIGN.sub("-", pod_name.lower()).strip("-")
+    stem = pod_name[:_STEM_LENGTH].rstrip("-")
     return f"{stem or 'pod'}-{uid}"
 
 

@@ -53,23 +53,35 @@ _WHAT_IS_WRONG: Mapping[_Decode, str] = {
 def _read_data(
     thing: Mapping[str, Any], field: str, where: str, decode: _Decode, is_path: bool = False
 ) -> dict[str, bytes]:
-    found: dict[str, bytes] = {}
     values = thing.get(field)
     if values is None:
-        return found
+        return {}
     if type(values) is not dict:
         raise wrong(f"{where}.{field}", "an object", values)
+    is_name = _is_path if is_path else _is_key
+    if all(map(is_name, values)):
+        try:
+            return {key: decode(text) for key, text in values.items()}
+        except (AttributeError, TypeError, ValueError):
+            pass  # what it is, is found one by one
+    return _read_one_by_one(values, f"{where}.{field}", decode, is_path)
+
+
+def _read_one_by_one(
+    values: Mapping[str, Any], where: str, decode: _Decode, is_path: bool
+) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
     for key, value in values.items():
         if not (_is_path(key) if is_path else _is_key(key)):
             rule = _NO_PATH if is_path else _NO_KEY
-            raise PodRejected(f"{where}.{field}", f"{rule}: {key[:80] or 'an empty one'}")
+            raise PodRejected(where, f"{rule}: {key[:80] or 'an empty one'}")
         text = "" if value is None else value  # as Go reads it
         if type(text) is not str:
-            raise wrong(f"{where}.{field}['{key}']", "a string", text)
+            raise wrong(f"{where}['{key}']", "a string", text)
         try:
             found[key] = decode(text)
         except ValueError:
-            raise PodRejected(f"{where}.{field}['{key}']", _WHAT_IS_WRONG[decode]) from None
+            raise PodRejected(f"{where}['{key}']", _WHAT_IS_WRONG[decode]) from None
     return found
 
 

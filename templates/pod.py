@@ -70,8 +70,8 @@ class Container(NamedTuple):
     image: str
     command: tuple[str, ...] = ()  # $(VAR) expanded; empty means the image's entrypoint
     args: tuple[str, ...] = ()
-    working_dir: str = ""
     env: tuple[tuple[str, str], ...] = ()  # final values, unique names, in the order of the pod
+    working_dir: str = ""
     mounts: tuple[Mount, ...] = ()
     requests: Mapping[str, str] = {}  # resource name -> Kubernetes quantity, as written
     limits: Mapping[str, str] = {}
@@ -118,7 +118,6 @@ class Pod(NamedTuple):
     deadline_s: Optional[int] = None  # activeDeadlineSeconds
     node_name: str = ""
     service_account: str = "default"
-    hostname: str = ""  # the pod's host name, resolved: spec.hostname or the (shortened) pod name
     host_aliases: tuple[tuple[str, tuple[str, ...]], ...] = ()  # (ip, names)
     tolerations: tuple[Mapping[str, object], ...] = ()
     pull_secrets: tuple[str, ...] = ()
@@ -129,6 +128,7 @@ class Pod(NamedTuple):
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
+    hostname: str = ""  # the pod's host name, resolved: spec.hostname or the (shortened) pod name
     config_maps: Mapping[str, Content] = {}
     secrets: Mapping[str, Content] = {}
     projected: Mapping[

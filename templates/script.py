@@ -13,14 +13,17 @@ from typing import NamedTuple
 from templates import __version__
 from templates.annotations import JobAnnotations
 from templates.build_config import BuildConfig
-from templates.container_script import Gathered, Site, add_container
+from templates.container_script import Gathered, Site, add_secret, container_functions
 from templates.library import APPTAINER, library, site_facts
 from templates.per_site import per_site
 from templates.pod import Pod
-from templates.shell import quote, words
+from templates.shaped_volumes import Filled, fill_volumes
+from templates.shapes import GAP, once, token_volume
+from templates.shell import Word, quote, words
 from templates.volumes import File, Source, sources
 
 _PRIVATE = 0o600
+_LONGEST_ROOT = 256  # of an image root that what is kept of scripts is found by
 _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 #     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
 # Beside it: secret/ (gone when the job has ended), volumes/, logs/, records (what was reported).
@@ -34,6 +37,7 @@ _CONTAINER_ENV = (
     b"done || :\n"
     b"unset interlink_ln\n"
 )
+_OF_APPTAINER = (File("container-env.sh", _CONTAINER_ENV, 0o644, False),)
 
 
 class _SiteText(NamedTuple):
@@ -44,28 +48,70 @@ class _SiteText(NamedTuple):
     options: tuple[str, ...]
     backoff: str
     needs: frozenset[str]  # of library.NEEDS
+    before_hosts: tuple[File, ...]
+    after_hosts: tuple[File, ...]
 
 
 def write(
     job: str, pod: Pod, config: BuildConfig, annotations: JobAnnotations
 ) -> tuple[str, tuple[File, ...]]:
     """job.sh, and everything that has to lie beside it."""
-    volumes = sources(pod, config)
-    site = Site(pod, config, annotations, volumes)
-    files = [file for source in volumes.values() for file in source.files]
+    filled = fill_volumes(pod, config)
+    files = filled.files
     if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
         files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]
-    gathered = Gathered(files, _needs_of_the_pod(site), [], [], [])
+    site = Site(pod, config, annotations, filled.sources or {})
+    gathered = Gathered(files, set(), [], [])
     for index, container in enumerate(pod.containers):
-        add_container(site, index, container, gathered)
+        add_secret(site, index, container, gathered)
+    own, functions = _what_to_run(job, site, filled, gathered)
     files.append(File("secret/pod.sh", _secret(gathered).encode(), _PRIVATE, True))
     files += _site_files(config, pod, annotations)
-    functions = library(site_facts(config), frozenset(gathered.needs))
-    return _head(job, site, gathered) + functions, tuple(files)
+    text = (
+        f"{_site_text(config).first}{pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
+        f"JOB={job}\nNAMESPACE={pod.namespace} POD={pod.name}\n{own}{functions}"
+    )
+    return text, tuple(files)
 
 
-def _head(job: str, site: Site, gathered: Gathered) -> str:
-    """The first half of job.sh. Names were checked: what needs quotes for bash is no name."""
+def _what_to_run(job: str, site: Site, filled: Filled, to: Gathered) -> tuple[str, str]:
+    """The rest of the first half of job.sh, and the functions; once for the pods of a shape."""
+    pod, name = site.pod, token_volume(site.pod)
+    if filled.sources is not None:
+        return _write_what_to_run(job, site, to)
+    if not _may_keep(site):
+        return _write_what_to_run(job, site._replace(volumes=sources(pod, site.config)), to)
+
+    def make() -> tuple[str, str]:
+        volumes = sources(pod, site.config)
+        if name in volumes:
+            volumes[name] = volumes[name]._replace(word=Word(GAP))
+        return _write_what_to_run(job, site._replace(volumes=volumes), to)
+
+    what = site.annotations.image_root, *to.needs, filled.unusual
+    own, functions = once(pod, what, site.config, make)
+    return own.replace(GAP, filled.token) if filled.token else own, functions
+
+
+def _may_keep(site: Site) -> bool:
+    """Whether it follows from what pods share, and from little besides that is no secret."""
+    annotations, secrets = site.annotations, site.pod.secrets
+    return (
+        annotations.is_plain
+        and len(annotations.image_root) <= _LONGEST_ROOT
+        and not site.own_network  # which bears the name of the job
+        and not any(name in secrets for name in site.pod.pull_secrets)
+    )
+
+
+def _write_what_to_run(job: str, site: Site, to: Gathered) -> tuple[str, str]:
+    called = container_functions(site, to)
+    needs = frozenset({*to.needs, *_needs_of_the_pod(site)})
+    return f"{_facts(job, site)}{called}", library(site_facts(site.config), needs)
+
+
+def _facts(job: str, site: Site) -> str:
+    """Names were checked: what needs quotes for bash is no name."""
     pod, own = site.pod, _site_text(site.config)
     deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
     given = own.options
@@ -75,14 +121,10 @@ def _head(job: str, site: Site, gathered: Gathered) -> str:
     options = words(_network(job, site) + given + site.annotations.options)
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
-        f"{own.first}{pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
-        f"JOB={job}\n"
-        f"NAMESPACE={pod.namespace} POD={pod.name}\n"
         f"{own.runtime} OPTIONS=({options})\n"
         f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s} {own.backoff}\n"
         f"{deadline}CONTAINERS=({containers})\n{_pod_options(site)}{_list_volumes(site.volumes)}\n"
         "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
-        f"{''.join(gathered.functions)}"
     )
 
 
@@ -146,6 +188,8 @@ def _site_text(config: BuildConfig) -> _SiteText:
         options=_options(config),
         backoff=f"BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}",
         needs=frozenset([name for name, text in given if text]),
+        before_hosts=_OF_APPTAINER if runtime.name in APPTAINER else (),
+        after_hosts=tuple(_texts(*[(f"{name}.sh", text, False) for name, text in given])),
     )
 
 
@@ -201,18 +245,22 @@ def _list_volumes(volumes: Mapping[str, Source]) -> str:
 
 
 def _site_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
-    if config.runtime.name in APPTAINER:
-        yield File("container-env.sh", _CONTAINER_ENV, 0o644, False)
+    own = _site_text(config)
+    yield from own.before_hosts
     if pod.host_aliases:
         lines = "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in pod.host_aliases)
         yield File("hosts", f"# From the pod's hostAliases.\n{lines}".encode(), 0o644, False)
-    texts = (
-        ("header.sh", config.script.header, False),
-        ("footer.sh", config.script.footer, False),
-        ("secret/pre-exec.sh", annotations.pre_exec, True),
-        ("secret/container-commands.sh", annotations.singularity_commands, True),
-        ("secret/tunnel.sh", annotations.tunnel_commands, True),
-    )
+    yield from own.after_hosts
+    if not annotations.is_plain:
+        yield from _texts(
+            ("secret/pre-exec.sh", annotations.pre_exec, True),
+            ("secret/container-commands.sh", annotations.singularity_commands, True),
+            ("secret/tunnel.sh", annotations.tunnel_commands, True),
+        )
+
+
+def _texts(*texts: tuple[str, str, bool]) -> Iterator[File]:
+    """Files of bash: path, content, and whether it is secret."""
     for path, text, secret in texts:
         if text:
             yield File(path, text.encode() + b"\n", _PRIVATE, secret)
