@@ -140,8 +140,8 @@ def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]
 
 def _check(annotation: str, value: str, rules: Rules) -> None:
     name = annotation.partition("/")[2]
-    allowed = _matches(name, rules.annotations)
-    if not allowed or _matches(name, rules.forbidden_annotations):
+    allowed, forbidden = rules.annotations, rules.forbidden_annotations
+    if not _matches(name, allowed) or (forbidden and _matches(name, forbidden)):
         raise _rejected(annotation, "this site does not allow it")
     _text(annotation, value)
 

@@ -24,6 +24,7 @@ _WHERE = "pod"
 _SPEC = f"{_WHERE}.spec"
 _LISTS = ("initContainers", "containers")
 # Where, in the fields of Pod and of Container, those that pods of a shape share begin and end.
+_OF_IDENTITY = Pod._fields.index("containers")
 _SHARED_FROM, _SHARED_TO = map(Pod._fields.index, ("restart_policy", "hostname"))
 _OWN_FROM, _OWN_TO = map(Container._fields.index, ("command", "working_dir"))
 
@@ -51,44 +52,39 @@ def _with_gaps(pod: Pod, token_volume: str) -> Pod:
     containers = [_container(c, ((), (), ()), token_volume, GAP) for c in pod.containers]
     volumes = _volumes(pod.volumes, token_volume, GAP)
     shared = pod[_SHARED_FROM:_SHARED_TO]
-    return Pod._make((*nobody[:5], tuple(containers), volumes, *shared, *nobody[_SHARED_TO:]))
+    return Pod._make(
+        (*nobody[:_OF_IDENTITY], tuple(containers), volumes, *shared, *nobody[_SHARED_TO:])
+    )
 
 
 def _filled(
     shape: Shape, token_volume: str, identity: Identity, spec: Mapping[str, Any], source: Source
 ) -> Pod:
     """The pod of this shape that a spec is about."""
-    known, containers = shape.pod, []
+    known = shape.pod
     context = context_of(identity, spec, _SPEC, source)
-    places = [(key, place, raw) for key in _LISTS for place, raw in enumerate(spec.get(key, ()))]
-    for container, (key, place, raw) in zip(known.containers, places):
-        own = read_own(raw, f"{_SPEC}.{key}[{place}]", source.variables, context)
-        containers.append(_container(container, own, GAP, token_volume))
-    pod = ShapedPod._make(
-        (
-            *identity[:5],
-            tuple(containers),
-            _volumes(known.volumes, GAP, token_volume),
-            *known[_SHARED_FROM:_SHARED_TO],
-            hostname_of(spec, _SPEC, identity.name),
-            source.config_maps,
-            source.secrets,
-            source.projected,
-            source.job_script,
-            source.job_config,
-        )
-    )
+    containers = []
+    left = iter(known.containers)
+    for key in _LISTS:
+        for place, raw in enumerate(spec.get(key, ())):
+            read = read_own(raw, f"{_SPEC}.{key}[{place}]", source.variables, context)
+            containers.append(_container(next(left), read, GAP, token_volume))
+    hostname = hostname_of(spec, _SPEC, identity.name)
+    own = hostname, source.config_maps, source.secrets, source.projected
+    shared = _volumes(known.volumes, GAP, token_volume), *known[_SHARED_FROM:_SHARED_TO]
+    last = source.job_script, source.job_config
+    pod = ShapedPod._make((*identity[:_OF_IDENTITY], tuple(containers), *shared, *own, *last))
     pod.shape, pod.token_volume = shape, token_volume
     return pod
 
 
 def _container(shared: Container, own: tuple[Any, ...], old: str, new: str) -> Container:
     """The container with its own command, arguments and variables, and a volume renamed."""
-    mounts = shared.mounts
+    rest = shared[_OWN_TO:]
     if old and new:
-        mounts = tuple([Mount(new, *m[1:]) if m.volume == old else m for m in mounts])
-    head, rest = shared[:_OWN_FROM], shared[_OWN_TO + 2 :]
-    return Container._make((*head, *own, shared.working_dir, mounts, *rest))
+        mounts = [Mount(new, *m[1:]) if m.volume == old else m for m in shared.mounts]
+        rest = (shared.working_dir, tuple(mounts), *shared[_OWN_TO + 2 :])
+    return Container._make(shared[:_OWN_FROM] + own + rest)
 
 
 def _volumes(volumes: tuple[Volume, ...], old: str, new: str) -> tuple[Volume, ...]:

@@ -41,7 +41,6 @@ MOST_DERIVED = 12  # for each shape: three for each site that its pods go to
 
 _TOKEN_NAME_LENGTH = len(TOKEN_VOLUME_PREFIX) + 5
 _OWN_OF_A_POD = ("hostname", "ephemeralContainers")  # the latter are never run, nor looked at
-_OWN_OF_A_CONTAINER = ("command", "args", "env")
 # A container with one of these has further commands, or ones that decide about its bash.
 _TIED = frozenset(("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"))
 
@@ -102,13 +101,13 @@ def outline_of(spec: Mapping[str, Any]) -> Optional[Outline]:
         shared.pop(key, None)
     token = ""
     try:
-        if "volumes" in shared:
-            token = _token_volume(shared["volumes"])
+        if "volumes" in spec:
+            token = _token_volume(spec["volumes"])
             if token:
-                shared["volumes"] = _with_gap(shared["volumes"], token)
+                shared["volumes"] = _with_gap(spec["volumes"], token)
         for key in ("initContainers", "containers"):
-            if key in shared:
-                shared[key] = [_shared_of(container, token) for container in shared[key]]
+            if key in spec:
+                shared[key] = _shared_of(spec[key], token)
     except (AttributeError, KeyError, TypeError):
         return None  # malformed; where, is said by those who read it
     found = json_key(shared)
@@ -124,13 +123,17 @@ def _token_volume(volumes: list[dict[str, Any]]) -> str:
     return name if len(name) == _TOKEN_NAME_LENGTH and is_label(name) else ""
 
 
-def _shared_of(container: dict[str, Any], token: str) -> dict[str, Any]:
-    shared = container.copy()
-    for key in _OWN_OF_A_CONTAINER:
-        shared.pop(key, None)
-    if token and "volumeMounts" in shared:
-        shared["volumeMounts"] = _with_gap(shared["volumeMounts"], token)
-    return shared
+def _shared_of(containers: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
+    found = []
+    for container in containers:
+        shared = container.copy()
+        shared.pop("command", None)
+        shared.pop("args", None)
+        shared.pop("env", None)
+        if token and "volumeMounts" in shared:
+            shared["volumeMounts"] = _with_gap(shared["volumeMounts"], token)
+        found.append(shared)
+    return found
 
 
 def _with_gap(named: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:

@@ -27,9 +27,10 @@ def words(texts: Collection[str], separator: str = " ") -> str:
     """Several words in a row, all in quotes: that is quicker than to ask which of them need any."""
     if not texts:
         return ""
-    if "'" in "".join(texts):
-        return separator.join([_in_quotes(text) for text in texts])
-    return "'" + f"'{separator}'".join(texts) + "'"
+    joined = f"'{separator}'".join(texts)
+    if joined.count("'") == 2 * (len(texts) - 1):  # all of them are ours
+        return f"'{joined}'"
+    return separator.join([_in_quotes(text) for text in texts])
 
 
 def _in_quotes(text: str) -> str:
