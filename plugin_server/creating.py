@@ -21,8 +21,7 @@ from templates.job import Job, build
 from templates.pod import Pod
 from templates.publications import Config
 from templates.request import read_create_request
-from templates.results import JobState
-from templates.states import Identity, Outlook, status_of
+from templates.states import Identity, accepted
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class Creates:
         if refused is not None:
             raise refused
         identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
-        self._table.enter(pool, status_of(identity, Outlook(), JobState(), 0))
+        self._table.enter(pool, accepted(identity))
         logger.info("%s: taken by pool %s", job.name, pool, extra={"job": job.name})
         return job.name
 

@@ -52,6 +52,9 @@ class StatesTable:
 
     def put(self, pool: str, status: JobStatus) -> bool:
         """Take a status, unless a later one is known; true if it says anything new."""
+        return self._put(pool, status, _compact)
+
+    def _put(self, pool: str, status: JobStatus, compact: Callable[[JobStatus], JobStatus]) -> bool:
         now = self._clock()
         with self._lock:
             jobs = self._pools.setdefault(sys.intern(pool), {})
@@ -63,19 +66,22 @@ class StatesTable:
                 return False
             if known is None and len(jobs) >= MOST_JOBS:
                 return False
-            jobs[status.uid] = Entry(sys.intern(pool), _compact(status), now)
+            jobs[status.uid] = Entry(sys.intern(pool), compact(status), now)
             self._gone.pop((pool, status.uid), None)
             if self.tracks_changes:
                 self._changes[status.uid] = pool
             return True
 
     def enter(self, pool: str, status: JobStatus) -> None:
-        """What a site has just taken; it may have said more of it by now, or lost it again."""
+        """What a site has just taken from us (``accepted``).
+
+        It may have said more of it by now, or lost it again.
+        """
         with self._lock:
             if (pool, status.uid) in self._gone:
                 return
             self._homes[status.uid] = sys.intern(pool)
-        self.put(pool, status)
+        self._put(pool, status, lambda made: made)  # its texts are kept once already
 
     def remember(self, pool: str, status: JobStatus) -> None:
         """What was known before a restart; whatever is heard wins."""

@@ -14,9 +14,9 @@ try:
     from orjson import loads as _quick_loads
 except ImportError:
     _quick: Optional[Callable[[bytes], Any]] = None
-    _quick_key: Optional[Callable[[Any], bytes]] = None
+    _quick_dump: Optional[Callable[[Any], bytes]] = None
 else:
-    _quick, _quick_key = _quick_loads, _quick_dumps
+    _quick, _quick_dump = _quick_loads, _quick_dumps
 
 
 def load_json(raw: bytes) -> Any:
@@ -29,20 +29,23 @@ def load_json(raw: bytes) -> Any:
     return json.loads(raw.decode("utf-8"))
 
 
+def dump_json(value: Any) -> bytes:
+    """The shortest JSON of a value, without a new line in it."""
+    if _quick_dump is not None:
+        try:
+            return _quick_dump(value)
+        except TypeError:  # a lone surrogate, a number of more than 64 bits, a named tuple, ...
+            pass
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
 def json_key(value: Any) -> Optional[bytes]:
     """Bytes that an object read from JSON has alone, to find it again; None: nested too deep.
 
     orjson writes what is no number as null, so whatever holds one is left to Python's own writer.
     """
-    if _quick_key is not None:
-        try:
-            key = _quick_key(value)
-        except TypeError:  # a lone surrogate, or a number of more than 64 bits
-            pass
-        else:
-            if b"null" not in key:
-                return key
     try:
-        return json.dumps(value).encode()
+        key = dump_json(value)
+        return key if b"null" not in key else b" " + json.dumps(value).encode()
     except RecursionError:
         return None

@@ -55,6 +55,8 @@ def moment(record: LogRecord) -> str:
 
 def escaped(text: str) -> str:
     """The text on one line: what it holds of others' words can neither end it nor hide it."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

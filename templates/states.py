@@ -6,7 +6,9 @@ journaled, what the batch system says, and what the job script has recorded.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from templates.pod import INIT, MAIN, SIDECAR
@@ -20,6 +22,8 @@ ENDED = "ended"  # over, for good: nothing of it will change any more
 PHASES = (ACCEPTED, QUEUED, STARTED, ENDED)
 
 KINDS = (INIT, SIDECAR, MAIN)
+
+_SHORT_ENOUGH = 2048  # characters of names and images, of containers that are kept
 
 # Reasons of waiting containers that we give ourselves; the others come from job scripts.
 SUBMITTING = "Submitting"
@@ -135,6 +139,42 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
         deleting=outlook.deleting,
         containers=tuple(ContainerStatus(*images[state.name], state) for state in states),
         origin=job.origin,
+    )
+
+
+def accepted(job: Identity) -> JobStatus:
+    """The status of a job that its site has just taken: as ``status_of`` has it, but quicker."""
+    containers = job.containers
+    few = sum([len(name) + len(image) for name, _, image in containers]) <= _SHORT_ENOUGH
+    return JobStatus(
+        job=job.job,
+        uid=job.uid,
+        namespace=sys.intern(job.namespace),
+        pod=job.pod,
+        version=Version(),
+        phase=ACCEPTED,
+        native="",
+        node="",
+        reason="",
+        message="",
+        started_ms=0,
+        finished_ms=0,
+        exit_code=0,
+        deleting=False,
+        containers=_submitting(containers) if few else _submitting.__wrapped__(containers),
+        origin=sys.intern(job.origin),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _submitting(containers: tuple[tuple[str, str, str], ...]) -> tuple[ContainerStatus, ...]:
+    """The containers of jobs that wait alike, once for all of them."""
+    waiting = _waiting(ACCEPTED, Outlook())
+    return tuple(
+        [
+            ContainerStatus(kind, sys.intern(image), waiting._replace(name=sys.intern(name)))
+            for name, kind, image in containers
+        ]
     )
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Optional
 
 from templates.errors import PodRejected, WireError
 from templates.fields import object_at, text_at
-from templates.json_text import load_json
+from templates.json_text import dump_json, load_json
 
 VERSION = 1
 COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
@@ -46,15 +46,14 @@ def encode(message: Mapping[str, Any], *, compress: bool = True) -> bytes:
     if ATTACHMENTS in message:
         raw = _with_attachments(message, message[ATTACHMENTS])
     else:
-        raw = json.dumps({"v": VERSION, **message}, separators=(",", ":")).encode()
+        raw = dump_json({"v": VERSION, **message})
     return zlib.compress(raw, 1) if compress and len(raw) > COMPRESS_ABOVE else raw
 
 
 def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) -> bytes:
     rest = {key: value for key, value in message.items() if key != ATTACHMENTS}
     head = {"v": VERSION, _SIZES: list(map(len, attachments)), **rest}
-    text = json.dumps(head, separators=(",", ":")).encode()  # never holds a new line
-    return b"".join((text, b"\n", *attachments))
+    return b"".join((dump_json(head), b"\n", *attachments))
 
 
 def decode(raw: bytes) -> dict[str, Any]:

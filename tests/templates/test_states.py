@@ -17,6 +17,7 @@ from templates.states import (
     JobStatus,
     Outlook,
     Version,
+    accepted,
     status_of,
 )
 
@@ -53,6 +54,15 @@ def test_a_journaled_job_waits() -> None:
     assert reasons(status) == {"Submitting"}
     assert [c.kind for c in status.containers] == ["init", "sidecar", "main", "main"]
     assert [c.image for c in status.containers] == ["i", "s", "m", "t"]
+
+
+def test_a_job_that_was_just_taken_waits_like_any_other() -> None:
+    image = "i" * 5000
+    odd = JOB._replace(origin="here", containers=((("main", "main", image)),))
+    for job in (JOB, JOB, odd):
+        assert accepted(job) == status_of(job, Outlook(), JobState(), 0)
+    assert accepted(JOB).containers is accepted(JOB._replace(uid="other")).containers
+    assert accepted(odd).containers is not accepted(odd).containers  # a long one is not kept
 
 
 def test_why_a_job_waits_is_told() -> None:
