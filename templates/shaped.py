@@ -32,8 +32,10 @@ _OWN_FROM, _OWN_TO = map(Container._fields.index, ("command", "working_dir"))
 def read_shaped_pod(raw: dict[str, Any], source: Source) -> Pod:
     """The same pod that ``read_pod`` makes of it, or the same complaint."""
     spec = raw.get("spec")
-    outline = outline_of(spec) if type(spec) is dict else None
-    if type(spec) is not dict or outline is None:
+    if type(spec) is not dict or not shapes.is_worth_a_look():
+        return read_pod(raw, _WHERE, source)
+    outline = outline_of(spec)
+    if outline is None:
         return read_pod(raw, _WHERE, source)
     shape = shapes.find(outline.key)
     if shape is not None:

@@ -37,6 +37,7 @@ MOST_SHAPES = 512
 MOST_SEEN = 4096  # hashes of shapes that one pod has had so far
 MOST_BYTES = 1024 * 1024  # of the keys of all shapes; what is kept of each grows with its key
 LARGEST_KEY = 16 * 1024
+PATIENCE, SELDOM = 64, 4  # after so many pods without a known shape, look at each fourth only
 MOST_DERIVED = 12  # for each shape: three for each site that its pods go to
 
 _TOKEN_NAME_LENGTH = len(TOKEN_VOLUME_PREFIX) + 5
@@ -167,13 +168,22 @@ class Shapes:
     def __init__(self) -> None:
         self._shapes: dict[bytes, Shape] = {}
         self._seen: set[int] = set()  # hashes of the keys that came once
+        self._in_vain = 0  # pods since the last one of a known shape
 
     def __len__(self) -> int:
         return len(self._shapes)
 
+    def is_worth_a_look(self) -> bool:
+        """Whether to look for the next pod's shape: seldom while each pod is like no other."""
+        self._in_vain += 1
+        return self._in_vain < PATIENCE or self._in_vain % SELDOM == 0
+
     def find(self, key: bytes) -> Optional[Shape]:
         """The shape of that key, if pods of it came lately."""
-        return self._shapes.get(key)
+        shape = self._shapes.get(key)
+        if shape is not None:
+            self._in_vain = 0
+        return shape
 
     def is_new(self, key: bytes) -> bool:
         """Whether this is the first pod of a shape: it may well stay the only one."""

@@ -53,4 +53,4 @@ def test_an_unknown_name_is_one_line(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_request_to_translate_is_as_large_as_a_real_one() -> None:
-    assert 3000 <= len(body()) <= 5000
+    assert 2500 <= len(body()) <= 5000

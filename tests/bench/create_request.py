@@ -1,8 +1,9 @@
 """The create request that ``translate`` reads: a pod as interLink really sends one.
 
-Two containers, one of them an init container, with a ConfigMap, a Secret and a projected token, the
-variables that the virtual kubelet adds, and the zero values that interLink fills in: about 4 KB.
-No two of them are alike: names, uids, values, arguments and contents differ from one to the next.
+An init container and a main one, with a ConfigMap, a Secret, a projected token and an emptyDir, and
+the zero values that interLink fills in: about 3 KB. The pods are those of one Job: images, mounts
+and resources are alike. What differs from one to the next differs here, too: names, uids, labels,
+annotations, values, arguments, contents, tokens, and the name of the token's volume.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def pod(number: int) -> dict[str, Any]:
             }
         ],
     }
-    return {"metadata": metadata, "spec": spec(number), "status": {"phase": "Pending"}}
+    status = {"phase": "Pending", "qosClass": "Burstable"}
+    return {"metadata": metadata, "spec": spec(number), "status": status}
 
 
 def spec(number: int) -> dict[str, Any]:
@@ -50,20 +52,15 @@ def spec(number: int) -> dict[str, Any]:
         "volumes": [
             {"name": "cfg", "configMap": {"name": "train-cfg", "items": items, "defaultMode": 420}},
             {"name": "pw", "secret": {"secretName": "train-pw", "defaultMode": 256}},
-            {"name": "tok", "projected": {"sources": [token], "defaultMode": 420}},
+            {"name": token_volume(number), "projected": {"sources": [token], "defaultMode": 420}},
             {"name": "work", "emptyDir": {}},
         ],
-        "initContainers": [prep()],
+        "initContainers": [prep(number)],
         "containers": [main(number)],
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": 30,
-        "dnsPolicy": "ClusterFirst",
-        "nodeSelector": {"kubernetes.io/hostname": "vk-node"},
-        "serviceAccountName": "default",
-        "serviceAccount": "default",
         "nodeName": "vk-node",
-        "securityContext": {},
-        "schedulerName": "default-scheduler",
+        "serviceAccountName": "default",
         "tolerations": [
             {
                 "key": "virtual-node.interlink/no-schedule",
@@ -72,27 +69,22 @@ def spec(number: int) -> dict[str, Any]:
             },
             {"key": "pool.vk.io", "value": "slurm-a", "effect": "NoSchedule"},
         ],
-        "priority": 0,
-        "enableServiceLinks": True,
-        "preemptionPolicy": "PreemptLowerPriority",
     }
 
 
-def prep() -> dict[str, Any]:
+def token_volume(number: int) -> str:
+    """The API server gives the token's volume of each pod a name of its own."""
+    return f"kube-api-access-{number:05d}"
+
+
+def prep(number: int) -> dict[str, Any]:
     return {
         "name": "prep",
         "image": "busybox:1.36",
         "command": ["sh", "-c"],
-        "args": ["cp /etc/app/conf/a.yaml /data/"],
-        "env": service_variables(),
+        "args": [f"echo {number} >/work/number"],
+        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
         "resources": {},
-        "volumeMounts": [
-            {"name": "work", "mountPath": "/data"},
-            {"name": "cfg", "mountPath": "/etc/app", "readOnly": True},
-        ],
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "IfNotPresent",
     }
 
 
@@ -102,36 +94,22 @@ def main(number: int) -> dict[str, Any]:
         "name": "main",
         "image": "python:3.12",
         "command": ["python"],
-        "args": ["-c", f"print({number}, open('/data/a.yaml').read())"],
-        "env": [{"name": "RUN", "value": f"debug-{number}"}, *service_variables()],
+        "args": ["-c", f"print({number}, open('/etc/app/conf/a.yaml').read())"],
+        "env": [
+            {"name": "LEVEL", "value": f"debug-{number}"},
+            {"name": "KUBERNETES_SERVICE_HOST", "value": API_SERVER},
+        ],
         "resources": {
             "limits": {"cpu": "2", "memory": "1Gi"},
             "requests": {"cpu": "1", "memory": "512Mi"},
         },
         "volumeMounts": [
             {"name": "cfg", "mountPath": "/etc/app", "readOnly": True},
+            {"name": "work", "mountPath": "/work"},
             {"name": "pw", "mountPath": "/etc/pw", "readOnly": True},
-            {"name": "work", "mountPath": "/data"},
-            {"name": "tok", "mountPath": account, "readOnly": True},
+            {"name": token_volume(number), "mountPath": account, "readOnly": True},
         ],
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "IfNotPresent",
     }
-
-
-def service_variables() -> list[dict[str, str]]:
-    values = {
-        "KUBERNETES_SERVICE_HOST": API_SERVER,
-        "KUBERNETES_SERVICE_PORT": "443",
-        "KUBERNETES_SERVICE_PORT_HTTPS": "443",
-        "KUBERNETES_PORT": f"tcp://{API_SERVER}:443",
-        "KUBERNETES_PORT_443_TCP": f"tcp://{API_SERVER}:443",
-        "KUBERNETES_PORT_443_TCP_PROTO": "tcp",
-        "KUBERNETES_PORT_443_TCP_PORT": "443",
-        "KUBERNETES_PORT_443_TCP_ADDR": API_SERVER,
-    }
-    return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def contents(number: int) -> list[dict[str, Any]]:
@@ -147,12 +125,12 @@ def contents(number: int) -> list[dict[str, Any]]:
         "type": "Opaque",
     }
     token = {
-        "metadata": {"name": "tok", "creationTimestamp": None},
+        "metadata": {"name": token_volume(number), "creationTimestamp": None},
         "data": {"token": f"header.claims-{number}.signature"},
     }
     nothing = {"projectedvolumemaps": None, "secrets": None, "emptyDirs": None}
     return [
-        {"name": "prep", "configMaps": [config_map], **nothing},
+        {"name": "prep", "configMaps": None, **nothing},
         {
             "name": "main",
             "configMaps": [config_map],

@@ -6,6 +6,7 @@ import copy
 import gc
 import json
 import random
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -91,9 +92,8 @@ def warm(request: Request, configs: Sequence[BuildConfig] = CONFIGS) -> list[Out
 def sibling(request: Request, number: int) -> Request:
     """Another pod of the same shape, with all else its own."""
     other = copy.deepcopy(request)
-    token = f"kube-api-access-{number:05d}"
-    text = json.dumps(other).replace("kube-api-access-9j56n", token)
-    other = json.loads(text.replace("kube-api-access-bq622", token))
+    text = re.sub(r"kube-api-access-\w{5}", f"kube-api-access-{number:05d}", json.dumps(other))
+    other = json.loads(text)
     metadata = other["pod"]["metadata"]
     metadata.update(name=f"pod-{number}", uid=f"0b9c2c53-1d55-4c0e-8a53-{number:012d}")
     spec = other["pod"]["spec"]
@@ -198,7 +198,7 @@ def test_what_is_a_pods_own_is_taken_from_it_alone(
     [
         lambda spec: spec["containers"][0].update(image="python:3.13"),
         lambda spec: spec["containers"][0]["resources"]["limits"].update(cpu="3"),
-        lambda spec: spec["containers"][0]["volumeMounts"][2].update(readOnly=True),
+        lambda spec: spec["containers"][0]["volumeMounts"][1].update(readOnly=True),
         lambda spec: spec["volumes"][0]["configMap"].update(defaultMode=0o400),
         lambda spec: spec["volumes"][0]["configMap"]["items"][0].update(path="other"),
         lambda spec: spec["tolerations"][1].update(value="slurm-b"),
@@ -334,6 +334,27 @@ def test_shapes_are_bounded_in_number_and_bytes(known: Shapes) -> None:
     for number in range(shapes.MOST_BYTES // shapes.LARGEST_KEY + 10):
         known.keep(*kept(number, shapes.LARGEST_KEY))
     assert len(known) == shapes.MOST_BYTES // shapes.LARGEST_KEY
+
+
+def test_while_pods_are_all_different_few_are_looked_at_but_a_shape_is_found_again(
+    known: Shapes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: list[object] = []
+    outline_of = shaped.outline_of
+    monkeypatch.setattr(shaped, "outline_of", lambda spec: looked.append(spec) or outline_of(spec))
+    for number in range(200):
+        request = made(number)
+        request["pod"]["spec"]["nodeName"] = f"node-{number}"
+        outcome(request, CONFIGS[0])
+    assert len(looked) < 100
+    assert len(known) == 0
+    for number in range(4 * shapes.SELDOM):
+        outcome(made(number), CONFIGS[0])
+    looked.clear()
+    for number in range(20):
+        outcome(made(number), CONFIGS[0])
+    assert len(known) == 1
+    assert len(looked) == 20
 
 
 def test_a_shape_that_is_kept_twice_counts_once(known: Shapes) -> None:
