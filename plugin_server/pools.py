@@ -45,6 +45,8 @@ class Pools:
         """How scripts are built; true when that is new."""
         with self._changed:
             known = self._pools.get(config.pool, Known())
+            if known.config == config:
+                config = known.config  # what was made with it is found by its identity
             self._pools[config.pool] = known._replace(config=config, heard=self._clock())
             self._changed.notify_all()
             return known.config is None or known.config.digest != config.digest

@@ -5,10 +5,11 @@ and contents of what comes along. The rest of a pod's spec is its *shape*, known
 what differs (``outline_of``). The API server gives each pod's token volume a name of its own, too
 (``kube-api-access-x7k2p``): a shape has a gap, ``GAP``, where that name stands.
 
-The first pod of a shape is read field by field (``spec.py``). What it has in common with others is
-then kept, as a pod with gaps; of the next ones only the gaps are read, checked and filled
-(``shaped.py``). What follows from a shape and a site alone is kept along with the shape
-(``Shape.once``): what the job asks for (``job.py``), the bash of its containers (``script.py``).
+The first two pods of a shape are read field by field (``spec.py``). What the second has in common
+with others is then kept, as a pod with gaps; of the next ones only the gaps are read, checked and
+filled (``shaped.py``). What follows from a shape and a site alone is kept along with the shape
+(``Shape.once``): what the job asks for (``job.py``), how its volumes become files
+(``shaped_volumes.py``), the bash of its containers (``script.py``).
 
 So that nobody can tell the difference, but for the time:
 
