@@ -43,7 +43,9 @@ def read_shaped_pod(raw: dict[str, Any], source: Source) -> Pod:
         if runs_whole(identity.annotations):
             return _filled(shape, outline.token_volume, identity, spec, source)
     pod = read_pod(raw, _WHERE, source)
-    if shape is None and not shapes.is_new(outline.key) and may_share(spec, pod.annotations):
+    if shape is not None or shapes.is_new(outline.key):
+        return pod
+    if may_share(spec, pod.annotations, outline):
         shapes.keep(outline.key, Shape(_with_gaps(pod, outline.token_volume)))
     return pod
 

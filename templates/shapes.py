@@ -42,6 +42,7 @@ PATIENCE, SELDOM = 64, 4  # after so many pods without a known shape, look at ea
 MOST_DERIVED = 12  # for each shape: three for each site that its pods go to
 
 _TOKEN_NAME_LENGTH = len(TOKEN_VOLUME_PREFIX) + 5
+_LISTS = ("initContainers", "containers")
 _OWN_OF_A_POD = ("hostname", "ephemeralContainers")  # the latter are never run, nor looked at
 # A container with one of these has further commands, or ones that decide about its bash.
 _TIED = frozenset(("lifecycle", "livenessProbe", "readinessProbe", "startupProbe"))
@@ -97,23 +98,27 @@ class Outline(NamedTuple):
 
 
 def outline_of(spec: Mapping[str, Any]) -> Optional[Outline]:
-    """What a spec shares with others; None when it shares nothing that could be found."""
+    """What a spec shares with others; None when it shares nothing that could be found.
+
+    The gaps are put into the bytes, which is quickest; ``may_share`` sees to it that they are where
+    they should be, which holds for all specs with the same key then.
+    """
     shared = {**spec}
     for key in _OWN_OF_A_POD:
         shared.pop(key, None)
-    token = ""
     try:
-        if "volumes" in spec:
-            token = _token_volume(spec["volumes"])
-            if token:
-                shared["volumes"] = _with_gap(spec["volumes"], token)
-        for key in ("initContainers", "containers"):
+        token = _token_volume(spec["volumes"]) if "volumes" in spec else ""
+        for key in _LISTS:
             if key in spec:
-                shared[key] = _shared_of(spec[key], token)
+                shared[key] = [_shared_of(container) for container in spec[key]]
     except (AttributeError, KeyError, TypeError):
         return None  # malformed; where, is said by those who read it
     found = json_key(shared)
-    return Outline(found, token) if found is not None and len(found) <= LARGEST_KEY else None
+    if found is None or len(found) > LARGEST_KEY:
+        return None
+    if token:
+        found = found.replace(b'"name":"%b"' % token.encode(), b'"name":"%b"' % GAP.encode())
+    return Outline(found, token)
 
 
 def _token_volume(volumes: list[dict[str, Any]]) -> str:
@@ -125,21 +130,12 @@ def _token_volume(volumes: list[dict[str, Any]]) -> str:
     return name if len(name) == _TOKEN_NAME_LENGTH and is_label(name) else ""
 
 
-def _shared_of(containers: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
-    found = []
-    for container in containers:
-        shared = container.copy()
-        shared.pop("command", None)
-        shared.pop("args", None)
-        shared.pop("env", None)
-        if token and "volumeMounts" in shared:
-            shared["volumeMounts"] = _with_gap(shared["volumeMounts"], token)
-        found.append(shared)
-    return found
-
-
-def _with_gap(named: list[dict[str, Any]], token: str) -> list[dict[str, Any]]:
-    return [{**thing, "name": GAP} if thing["name"] == token else thing for thing in named]
+def _shared_of(container: dict[str, Any]) -> dict[str, Any]:
+    shared = container.copy()
+    shared.pop("command", None)
+    shared.pop("args", None)
+    shared.pop("env", None)
+    return shared
 
 
 def runs_whole(annotations: Mapping[str, str]) -> bool:
@@ -147,17 +143,17 @@ def runs_whole(annotations: Mapping[str, str]) -> bool:
     return LOCAL_CONTAINERS not in annotations and LOCAL_INIT_CONTAINERS not in annotations
 
 
-def may_share(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> bool:
-    """Whether what a pod has in common with others depends on nothing that is its own."""
+def may_share(spec: Mapping[str, Any], annotations: Mapping[str, str], outline: Outline) -> bool:
+    """Whether what a checked pod has in common with others depends on nothing that is its own."""
     if not runs_whole(annotations):
         return False
-    for key in ("initContainers", "containers"):
-        for container in spec.get(key) or ():
-            if not _TIED.isdisjoint(container):
-                return False
-            if any("subPathExpr" in mount for mount in container.get("volumeMounts") or ()):
-                return False
-    return True
+    named = 1  # times that the token's volume is named: by itself, and by mounts
+    for container in [raw for key in _LISTS for raw in spec.get(key) or ()]:
+        mounts = container.get("volumeMounts") or ()
+        if not _TIED.isdisjoint(container) or any("subPathExpr" in mount for mount in mounts):
+            return False
+        named += [mount["name"] for mount in mounts].count(outline.token_volume)
+    return outline.token_volume == "" or outline.key.count(GAP.encode()) == named
 
 
 class Shapes:
