@@ -17,7 +17,7 @@ from templates.names import job_name
 from templates.pod import Pod
 from templates.quantity import byte_count, cpu_milli
 from templates.resources import Totals, totals
-from templates.shapes import once
+from templates.shapes import has_shape, once
 from templates.volumes import File
 
 
@@ -68,6 +68,15 @@ class _Demand(NamedTuple):
 
 def build(pod: Pod, config: BuildConfig) -> Job:
     """Translate, or refuse with one line that says what the site cannot give."""
+    if has_shape(pod):
+        try:
+            return _build(pod, config)
+        except PodRejected:
+            pod = Pod(*pod)  # of several reasons it is to name the one that it always names
+    return _build(pod, config)
+
+
+def _build(pod: Pod, config: BuildConfig) -> Job:
     annotations = job_annotations(pod.annotations, config.rules)
     demand = once(pod, "demand", config, lambda: _demand(pod, config))
     name = job_name(pod.name, pod.uid)

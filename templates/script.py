@@ -79,7 +79,7 @@ def _what_to_run(job: str, site: Site, filled: Filled, to: Gathered) -> tuple[st
     pod, name = site.pod, token_volume(site.pod)
     if filled.sources is not None:
         return _write_what_to_run(job, site, to)
-    if not _may_keep(site):
+    if filled.names_pod or not _may_keep(site):
         return _write_what_to_run(job, site._replace(volumes=sources(pod, site.config)), to)
 
     def make() -> tuple[str, str]:

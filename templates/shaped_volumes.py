@@ -15,7 +15,7 @@ from templates.errors import PodRejected
 from templates.fields import object_at, objects_at, text_at
 from templates.objects import are_keys
 from templates.pod import Pod, Volume
-from templates.shapes import GAP, once, token_volume
+from templates.shapes import GAP, has_shape, once, token_volume
 from templates.shell import Word, inside
 from templates.volumes import (
     File,
@@ -39,7 +39,8 @@ class Filled(NamedTuple):
 
     files: list[File]
     sources: Optional[Mapping[str, Source]]  # None: not looked at all, since the pod has a shape
-    unusual: tuple[Any, ...] = ()  # what may be otherwise than in others of the shape
+    unusual: tuple[tuple[Any, ...], ...] = ()  # what may be otherwise in others of the shape
+    names_pod: bool = False  # whether a place has the pod's own name in it
     token: str = ""  # the word for the token's volume
 
 
@@ -97,12 +98,12 @@ _Recipe = Union[_Keys, _Projection]
 
 def fill_volumes(pod: Pod, config: BuildConfig) -> Filled:
     """The volumes that containers mount, and all files that lie in them."""
-    token = token_volume(pod)
-    if token is None:
+    if not has_shape(pod):
         found = sources(pod, config)
         return Filled([file for source in found.values() for file in source.files], found)
+    token = token_volume(pod)
     files: list[File] = []
-    unusual: list[Any] = []
+    unusual: list[tuple[Any, ...]] = []
     word = Word("")
     for index, recipe in once(pod, "volumes", config, lambda: _recipes(pod)):
         volume = pod.volumes[index]
@@ -116,7 +117,8 @@ def fill_volumes(pod: Pod, config: BuildConfig) -> Filled:
                 word, place = place, Word(GAP)
             unusual.append((index, place, *source[1:-1]))
         files += made
-    return Filled(files, None, tuple(unusual), word)
+    named = any(pod.uid in place or pod.name in place for _, place, *_ in unusual)
+    return Filled(files, None, tuple(unusual), named, word)
 
 
 def _recipes(pod: Pod) -> list[tuple[int, Optional[_Recipe]]]:

@@ -15,8 +15,9 @@ So that nobody can tell the difference, but for the time:
 
 - The key of a shape is all of the spec that is not read again, to the byte; what is kept was made
   from nothing else. A pod whose gaps and shape depend on each other has no shape (``may_share``).
-- A pod that is refused leaves nothing, and each refusal comes from reading the pod itself.
-- Nothing of metadata, commands, variables and contents is kept: these may be secret.
+- A pod that is refused leaves nothing, and each refusal comes from looking at the pod itself.
+- Nothing that names a pod is kept, and nothing of its labels, annotations, commands, variables and
+  contents, which may be secret; but for the annotation that says where images are.
 - Entries and bytes are bounded; the oldest shape goes first, with all that was kept along with it.
 - What is kept never changes. Two threads may both make the same: then one of the two is kept.
 """
@@ -85,9 +86,14 @@ def once(pod: Pod, what: Hashable, config: BuildConfig, make: Callable[[], _Made
     return make() if shape is None else shape.once(what, config, make)
 
 
-def token_volume(pod: Pod) -> Optional[str]:
-    """The volume with a gap for its name in what is kept; empty: there is none; None: no shape."""
-    return pod.token_volume if type(pod) is ShapedPod and pod.shape is not None else None
+def has_shape(pod: Pod) -> bool:
+    """Whether the shape of a pod is known."""
+    return type(pod) is ShapedPod and pod.shape is not None
+
+
+def token_volume(pod: Pod) -> str:
+    """The volume with a gap for its name in what is kept; empty: there is none."""
+    return pod.token_volume if type(pod) is ShapedPod else ""
 
 
 class Outline(NamedTuple):

@@ -233,6 +233,33 @@ def test_what_came_with_a_pod_decides_about_its_volumes() -> None:
     assert "did not come with the pod" in str(cold(lacking)[0])
 
 
+def test_of_several_reasons_a_pod_is_refused_for_the_same_one() -> None:
+    def twice_wrong(number: int) -> Request:
+        request = made(number)
+        spec = request["pod"]["spec"]
+        spec["volumes"][3] = {"name": "work", "hostPath": {"path": "relative"}}
+        spec["containers"][0]["env"] = [{"name": "IFS", "value": "x"}]
+        return request
+
+    expected = cold(twice_wrong(1))
+    assert "hostPath" in str(expected[0])
+    for number in range(4):
+        assert [outcome(twice_wrong(number), config) for config in CONFIGS] == expected
+
+
+def test_a_place_that_is_named_after_a_pod_is_not_kept() -> None:
+    requests = [made(number) for number in range(6)]
+    for request in requests:
+        claim = {"name": "work", "persistentVolumeClaim": {"claimName": "data"}}
+        request["pod"]["spec"]["volumes"][3] = claim
+    expected = [cold(request) for request in requests]
+    forget()
+    for request, outcomes in zip(requests * 2, expected * 2):
+        assert [outcome(request, config) for config in CONFIGS] == outcomes
+    assert len(shaped.shapes) == 1
+    assert not [one for one in everything_kept() if isinstance(one, str) and "train-5" in one]
+
+
 def test_a_container_that_interlink_keeps_for_itself_is_no_part_of_a_shape() -> None:
     request = made(1)
     request["pod"]["metadata"]["annotations"]["interlink.eu/disable-offload-init-containers"] = (
