@@ -18,6 +18,8 @@ from nats.errors import Error as NatsError
 
 from templates.errors import InterlinkNatsError, one_line
 
+Headers = Optional[Mapping[str, str]]
+
 
 class LinkError(InterlinkNatsError):
     """A request that got no answer."""
@@ -52,11 +54,7 @@ class Asker:
         return asker
 
     async def ask(
-        self,
-        where: str,
-        payload: bytes,
-        timeout_s: float,
-        headers: Optional[Mapping[str, str]] = None,
+        self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
     ) -> bytes:
         """Wait for the answer."""
         inbox = f"{self._inbox}.{next(self._numbers)}"
@@ -70,9 +68,7 @@ class Asker:
         finally:
             self._waiting.pop(inbox, None)
 
-    async def _publish(
-        self, where: str, payload: bytes, inbox: str, headers: Optional[Mapping[str, str]]
-    ) -> None:
+    async def _publish(self, where: str, payload: bytes, inbox: str, headers: Headers) -> None:
         said = dict(headers) if headers else None
         try:
             await self._client.publish(where, payload, reply=inbox, headers=said)

@@ -1,10 +1,9 @@
 """The connection to NATS that all of our programs use: made again whenever it breaks, for ever.
 
-The only module that knows nats-py. A connection is never repaired: when it breaks, or does not
-answer a ping in time although it looks well, a new client object takes its place, with credentials
-read from their files anew and with every subscription. Nothing is published into the void: without
-a connection, or when it breaks before an answer came, the caller is told so, because what a lost
-request means differs from one request to the next.
+A connection is never repaired: when it breaks, or does not answer a ping in time although it looks
+well, a new client object takes its place, with credentials read from their files anew and with
+every subscription. Nothing is published into the void: without a connection, or when it breaks
+before an answer came, the caller is told so, because what that means differs between requests.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from templates import wire
+from templates import asking, wire
 from templates.asking import Asker, LinkError, NotConnected, Unanswered, next_of, reason_of
 from templates.connecting import (
     CONNECT_TIMEOUT_S,
@@ -49,7 +48,6 @@ LONGEST_PAUSE_S = 2.0
 PART_TIMEOUT_S = 10.0
 SHARE_OF_PAYLOAD = 0.75  # of the server's limit: the rest is for subjects and headers
 HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's own queue
-
 
 Handler = Callable[["Request"], Awaitable[None]]
 
@@ -195,11 +193,7 @@ class Link:
         return await self.unfold(ANSWER_PARTS, pool, answer)
 
     async def request_raw(
-        self,
-        where: str,
-        payload: bytes,
-        timeout_s: float,
-        headers: Optional[Mapping[str, str]] = None,
+        self, where: str, payload: bytes, timeout_s: float, headers: asking.Headers = None
     ) -> bytes:
         """Ask with bytes, and wait for bytes."""
         asker = self._asker
