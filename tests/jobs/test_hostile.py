@@ -154,7 +154,6 @@ def property_of(sandbox: Sandbox, count: int, **options: Any) -> Any:
 
     @settings(
         max_examples=count,
-        deadline=None,
         database=None,
         print_blob=True,
         suppress_health_check=list(HealthCheck),

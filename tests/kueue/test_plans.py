@@ -98,9 +98,7 @@ OFFERED = st.dictionaries(
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(spec=specs(), offered=OFFERED, drain=st.booleans())
 def test_every_plan_is_accepted(
     bed: KueueBed, spec: dict[str, Any], offered: dict[str, Any], drain: bool

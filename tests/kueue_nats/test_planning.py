@@ -375,7 +375,7 @@ def cases(draw: st.DrawFn) -> tuple[MasterQueue, dict[str, list[Offer]], list[st
 
 
 Case = tuple[MasterQueue, dict[str, list[Offer]], list[str]]
-SOME = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+SOME = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 MANY = settings(SOME, max_examples=5_000)
 
 

@@ -390,7 +390,7 @@ def happen(life: Life, what: tuple[Any, ...]) -> None:
         cluster.failures = []
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(happenings=st.lists(HAPPENINGS, max_size=25), last=MASTERS)
 def test_whatever_happens_no_write_is_unsafe_and_all_comes_to_what_is_planned(
     happenings: list[tuple[Any, ...]], last: dict[str, Any]

@@ -58,14 +58,14 @@ def tell(seed: int) -> None:
     assert kubelet.phase == ("Failed" if story.failed else "Succeeded")
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**64))
 def test_no_life_of_a_job_crashes_the_virtual_kubelet_or_ends_wrongly(seed: int) -> None:
     tell(seed)
 
 
 @pytest.mark.slow
-@settings(max_examples=50_000, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50_000, suppress_health_check=list(HealthCheck))
 @given(st.integers(0, 2**64))
 def test_no_life_of_a_job_at_all_does(seed: int) -> None:
     tell(seed)
