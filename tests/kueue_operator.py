@@ -182,9 +182,13 @@ class Pools:
 
 
 class Watch:
-    """What Kueue says of all queues' being active, from the first word to ``stop``."""
+    """What Kueue says of all queues' being active, from the first word to ``stop``.
 
-    SHOWN = "{.metadata.name} {.status.conditions[?(@.type=='Active')].status}{'\\n'}"
+    "True", or else its own words.
+    """
+
+    ACTIVE = ".status.conditions[?(@.type=='Active')]"
+    SHOWN = f"{{.metadata.name}} {{{ACTIVE}.status}} {{{ACTIVE}.message}}{{'\\n'}}"
 
     def __init__(self, bed: KueueBed) -> None:
         self.seen: dict[str, list[str]] = {}
@@ -211,9 +215,10 @@ class Watch:
             self._process = self._bed.spawn(*command)
             assert self._process.stdout is not None
             for line in self._process.stdout:
-                queue, _, status = line.strip().partition(" ")
-                if status:
-                    self.seen.setdefault(queue, []).append(status)
+                queue, _, words = line.strip().partition(" ")
+                if words:
+                    said = "True" if words.startswith("True ") else words
+                    self.seen.setdefault(queue, []).append(said)
             self._process.wait()
             self._process.stdout.close()
 

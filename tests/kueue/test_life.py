@@ -236,19 +236,23 @@ def test_every_queue_stays_active_while_programs_are_killed(
         time.sleep(0.05)
     last = {pool: dict(world.pools.offered(pool)) for pool in pools}
     world.pools.until(lambda: quotas(world, name) == last, 120, "the last word of every pool")
-    team = world.queue(f"{name}-team")["spec"]["resourceGroups"][0]["flavors"]
     limits = {
+        world.flavor(pool): str(min(2, int(offered["pods"]))) for pool, offered in last.items()
+    }
+    world.pools.until(lambda: borrowed(world, f"{name}-team") == limits, 30, "the team's part")
+    assert set(watched[name]) == {"True"}
+    assert set(watched[f"{name}-team"]) == {"True"}
+
+
+def borrowed(world: World, queue: str) -> dict[str, str]:
+    """How many pods it may have of each flavor."""
+    groups = world.queue(queue)["spec"].get("resourceGroups") or [{"flavors": []}]
+    return {
         flavor["name"]: resource["borrowingLimit"]
-        for flavor in team
+        for flavor in groups[0]["flavors"]
         for resource in flavor["resources"]
         if resource["name"] == "pods"
     }
-    assert limits == {
-        world.flavor(pool): str(min(2, int(offered["pods"]))) for pool, offered in last.items()
-    }
-    assert watched[name]
-    assert set(watched[name]) == {"True"}, watched
-    assert set(watched[f"{name}-team"]) == {"True"}, watched
 
 
 def kill(world: World, nats: NatsServer, number: int) -> None:
