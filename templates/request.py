@@ -90,16 +90,14 @@ def _read_each(
         raise wrong(f"request.container[{container}].{key}", "a list", things)
     for index, thing in enumerate(things):
         try:
-            name = thing["metadata"]["name"]
+            known = thing["metadata"]["name"] in found
         except (KeyError, TypeError):
-            name = None  # it has none; that is said below
-        if type(name) is not str or name not in found:
+            known = False  # it has no name; that is said below
+        if not known:
             where = f"request.container[{container}].{key}[{index}]"
             if type(thing) is not dict:
                 raise wrong(where, "an object", thing)
-            found[name if type(name) is str and name else name_of(thing, where)] = read(
-                thing, where
-            )
+            found[name_of(thing, where)] = read(thing, where)
 
 
 def _without_zeros(config: Mapping[str, Any], depth: int) -> dict[str, object]:
