@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from kueue_nats import (
+    drafts,
     events,
     judging,
+    kueue_objects,
     model,
     remembering,
     reporting,
@@ -20,6 +22,7 @@ from kueue_nats.cluster import Cluster
 from kueue_nats.drafts import Drafts
 from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
+from kueue_nats.knowing import Knowing, Known
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
 from kueue_nats.listening import Wanted, reached
 from kueue_nats.model import MasterQueue, Source
@@ -79,6 +82,7 @@ class Reconciler:
         self._known: set[tuple[str, frozenset[Source]]] = set()  # planned in the last round
         self._written: dict[str, float] = {}
         self._taken: dict[str, Optional[Steps]] = {}  # in the last round
+        self._knowing: dict[str, Knowing] = {}
         self._giving_back = GivingBack(cluster)
         self._drafts = Drafts()
 
@@ -103,7 +107,7 @@ class Reconciler:
         masters = [
             _Master(raw, wanted, self._planned(wanted, look, there)) for raw, wanted in readable
         ]
-        self._drafts.keep({wanted.uid for _, wanted in readable})
+        self._forget_all_but({wanted.uid for _, wanted in readable})
         notes = sharing.notes(_shares(masters), records)
         again = [self._one(master, look, there, notes) for master in masters]
         pairs = [(master.wanted, master.plan) for master in masters]
@@ -187,19 +191,18 @@ class Reconciler:
         self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
     ) -> bool:
         wanted, plan = master.wanted, master.plan
-        usable = steps.usable(plan, wanted.uid, there.flavors)
-        objects = self._drafts.objects(plan, owner_of(master.raw), there.version, usable)
-        todo = steps.to_reach(objects, wanted.uid, there.flavors, there.queues)
+        known = self._look_for_known(master, there, look.clock)
+        todo = self._todo(master, known, there)
         undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
         refused = self._take(todo, wanted.name, there.version)
         self._taken[wanted.uid] = None if refused else todo
-        if todo.more and not refused and not undone:
+        if (todo.todo or known.soon) and not refused and not undone:
             return True  # its status is told when there is nothing more to do
         notes = judging.notes(wanted, look.records, look.clock, shared)
         seen = Seen(
             generation=wanted.generation,
             words=(
-                judging.ready(plan, todo, (refused, undone), there.queues),
+                judging.ready(plan, todo, (refused, undone), known, there.queues),
                 judging.connected(wanted, look.troubles),
                 reporting.health(plan.pools, notes),
             ),
@@ -210,6 +213,26 @@ class Reconciler:
         before = master.raw.get("status") or {}
         self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
         return False
+
+    def _look_for_known(self, master: _Master, there: _Cluster, clock: Clock) -> Known:
+        wanted, plan = master.wanted, master.plan
+        usable = drafts.named(plan) & steps.usable(plan, wanted.uid, there.flavors)
+        knowing = self._knowing.setdefault(wanted.uid, Knowing(wanted.name, wanted.uid))
+        return knowing.look(usable, there.flavors, there.queues, clock.now_s)
+
+    def _todo(self, master: _Master, known: Known, there: _Cluster) -> Steps:
+        """The next steps, and the probe's, if there are flavors that Kueue may not know yet."""
+        owner = owner_of(master.raw)
+        objects = self._drafts.objects(master.plan, owner, there.version, known.flavors)
+        if known.is_probed:
+            name = self._knowing[master.wanted.uid].probe
+            probe = {name: kueue_objects.probe(name, owner, there.version)}
+            objects = objects._replace(flavors={**objects.flavors, **probe})
+        return steps.to_reach(objects, master.wanted.uid, there.flavors, there.queues)
+
+    def _forget_all_but(self, uids: Collection[str]) -> None:
+        self._drafts.keep(uids)
+        self._knowing = {uid: known for uid, known in self._knowing.items() if uid in uids}
 
     def _take(self, todo: Steps, name: str, version: str) -> list[str]:
         """Take all steps; what was refused, in words."""

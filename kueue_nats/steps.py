@@ -1,8 +1,8 @@
 """What to write, in an order that is safe at each point: every queue stays active.
 
-A queue names a flavor only if it was there when the cluster was looked at, so that Kueue knows it;
-a flavor is deleted only if no queue named it then. So a pool comes, and goes, in two rounds. One
-that is being deleted is taken out of the queues: it would vanish under them.
+A queue names a flavor only when Kueue is sure to know it (``knowing.py``); a flavor is deleted only
+if no queue named it when the cluster was looked at. So a pool goes in two rounds, and comes in some
+more. One that is being deleted is taken out of the queues: it would vanish under them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,6 @@ class Steps(NamedTuple):
 
     todo: tuple[Step, ...]
     foreign: tuple[str, ...]  # objects with a name that we need, which are not ours
-    more: bool  # another round will be needed
 
 
 def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
@@ -52,16 +51,16 @@ def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
     named = named_flavors(queues.values())
     idle = {name: there for name, there in flavors.items() if name not in named}
     todo += _surplus(FLAVORS, idle, wanted.flavors, uid)
-    return Steps(tuple(todo), tuple(foreign), bool(todo))
+    return Steps(tuple(todo), tuple(foreign))
 
 
 def usable(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
-    """The flavors that queues may name: they are there, and stay."""
+    """The flavors that queues may name if Kueue knows them: they are there, and stay."""
     planned = {flavor.name for flavor in plan.flavors}
     return frozenset(
         name
         for name, there in flavors.items()
-        if not _is_going(there) and not (name in planned and not is_ours(there, uid))
+        if not is_going(there) and not (name in planned and not is_ours(there, uid))
     )
 
 
@@ -80,12 +79,17 @@ def is_ours(item: Json, uid: str) -> bool:
     return any(ref.get("uid") == uid for ref in item["metadata"].get("ownerReferences") or ())
 
 
+def is_going(item: Json) -> bool:
+    """Whether it is being deleted."""
+    return bool(item.get("metadata", {}).get("deletionTimestamp"))
+
+
 def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Step]:
     return [
         Step(APPLY, plural, name, body)
         for name, body in wanted.items()
         if not _taken(there, name, uid)
-        and not _is_going(there.get(name, {}))
+        and not is_going(there.get(name, {}))
         and not says(there.get(name), body)
     ]
 
@@ -94,14 +98,10 @@ def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list
     return [
         Step(DELETE, plural, name, item)
         for name, item in sorted(there.items())
-        if name not in wanted and is_ours(item, uid) and not _is_going(item)
+        if name not in wanted and is_ours(item, uid) and not is_going(item)
     ]
 
 
 def _taken(there: Named, name: str, uid: str) -> bool:
     """Whether somebody else's object has that name."""
     return name in there and not is_ours(there[name], uid)
-
-
-def _is_going(item: Json) -> bool:
-    return bool(item.get("metadata", {}).get("deletionTimestamp"))

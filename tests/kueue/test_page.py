@@ -55,8 +55,7 @@ def cluster(world: World, tmp_path: Path) -> Iterator[World]:
     world.bed.load(python_image(tmp_path / "operator.tar", IMAGE, "kueue_nats", NEEDS))
     world.operator.stop()
     world.bed.kubectl("create", "namespace", "nats")
-    until(lambda: world.bed.get("serviceaccount", "default", namespace="nats"))  # pods need it
-    world.bed.apply(SERVER)
+    until(lambda: world.bed.apply(SERVER))  # pods need an account, and Kueue has to know the namespace
     ready = ("wait", "--for=condition=Ready", "pod/nats", "--timeout=60s")
     world.bed.kubectl(*ready, "--namespace", "nats", seconds=90)
     yield world

@@ -1,10 +1,10 @@
 """A cluster of objects in memory, for what cannot be watched on a real one: every single write.
 
 It does with objects what the API server and Kueue do: a flavor in use only begins to go, an owner
-that goes takes along what it owns, quantities come back in another notation. It notes every write
-that was not safe: a queue that names a flavor which is not there, or is on its way out; and, as
-Kueue hears of flavors and of queues by different ways, a queue that names a flavor which was not
-there at the last look, or the end of a flavor which a queue named then.
+that goes takes along what it owns, quantities come back in another notation. Kueue hears of flavors
+between two looks, or not at all while it is deaf. It notes every write that was not safe: a queue
+that names a flavor which is not there, is on its way out, or which Kueue has not heard of; and the
+end of a flavor which a queue named at the last look.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from kueue_nats.errors import ClusterError, Conflicting, Missing, Rejected
+from kueue_nats.knowing import IN_USE
 from kueue_nats.kueue_objects import FLAVORS, NEW, QUEUES
 from kueue_nats.steps import named_flavors
 
@@ -33,7 +34,9 @@ class ClusterInMemory:
         self.failures: list[ClusterError] = []  # of the next writes
         self.log: list[str] = []
         self.unsafe: list[str] = []
-        self.looked: tuple[set[str], set[str]] = (set(), set())  # flavors, and those in queues
+        self.named: set[str] = set()  # flavors in queues at the last look
+        self.deaf = False
+        self._unheard: set[str] = set()  # uids of flavors that Kueue has not heard of
         self.version = NEW
         self.writes = 0
         self._numbers = itertools.count(1)
@@ -51,8 +54,8 @@ class ClusterInMemory:
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         if not self.version:
             raise Missing(f"listing {plural}", "there is no such kind")
-        named = named_flavors(self.objects[QUEUES].values())
-        self.looked = (set(self.objects[FLAVORS]), named)
+        self._hear()
+        self.named = named_flavors(self.objects[QUEUES].values())
         return copy.deepcopy(self.objects[plural])
 
     def workloads(self, version: str) -> list[Json]:
@@ -73,14 +76,8 @@ class ClusterInMemory:
         name = body["metadata"]["name"]
         self._write(f"apply {plural}/{name}")
         there = self.objects[plural].get(name)
-        new = named_flavors([body]) - named_flavors([there or {}]) - self.looked[0]
-        if new:
-            self.unsafe.append(f"{self.log[-1]}: {new} were not there at the last look")
         made = copy.deepcopy(body)
-        made["metadata"]["uid"] = there["metadata"]["uid"] if there else f"u{next(self._numbers)}"
-        made["metadata"]["resourceVersion"] = str(next(self._numbers))
-        if there and "deletionTimestamp" in there["metadata"]:
-            made["metadata"]["deletionTimestamp"] = there["metadata"]["deletionTimestamp"]
+        made["metadata"].update(self._metadata(plural, there))
         for quota in _quotas(made):
             quota["nominalQuota"] = f"{quota['nominalQuota']}.0"  # the same, written otherwise
         made["spec"].setdefault("addedByTheServer", {})
@@ -93,13 +90,12 @@ class ClusterInMemory:
         there = self.objects[plural].get(name)
         if there is None or there["metadata"]["uid"] != item["metadata"]["uid"]:
             raise Conflicting(f"{plural}/{name}", "another one")
-        if plural == FLAVORS and name in self.looked[1]:
+        if plural == FLAVORS and name in self.named:
             self.unsafe.append(f"{self.log[-1]}: a queue named it at the last look")
-        if plural == FLAVORS and name in named_flavors(self.objects[QUEUES].values()):
+        if there["metadata"].get("finalizers"):
             there["metadata"]["deletionTimestamp"] = "now"
         else:
             del self.objects[plural][name]
-        self._settle()
         self._check()
 
     def write_status(self, name: str, status: Json, resource_version: str) -> None:
@@ -133,7 +129,7 @@ class ClusterInMemory:
 
     def put(self, plural: str, name: str, spec: Optional[Json] = None) -> None:
         """An admin makes an object of their own."""
-        metadata = {"name": name, "uid": f"u{next(self._numbers)}", "resourceVersion": "1"}
+        metadata = {"name": name, **self._metadata(plural, None)}
         self.objects[plural][name] = {"metadata": metadata, "spec": spec or {}}
 
     # --- rules ----------------------------------------------------------------------------------
@@ -144,8 +140,24 @@ class ClusterInMemory:
         if self.failures:
             raise self.failures.pop(0)
 
-    def _settle(self) -> None:
-        """Kueue lets go of flavors that nobody names any more."""
+    def _metadata(self, plural: str, there: Optional[Json]) -> Json:
+        """What the API server and Kueue's webhook give an object that is made or changed."""
+        version = str(next(self._numbers))
+        if there is not None:
+            kept = ("uid", "finalizers", "deletionTimestamp")
+            old = there["metadata"]
+            return {"resourceVersion": version, **{key: old[key] for key in kept if key in old}}
+        uid = f"u{version}"
+        if plural != FLAVORS:
+            return {"resourceVersion": version, "uid": uid}
+        self._unheard.add(uid)
+        return {"resourceVersion": version, "uid": uid, "finalizers": [IN_USE]}
+
+    def _hear(self) -> None:
+        """Kueue hears of flavors, and lets go of those that are deleted and that nobody names."""
+        if self.deaf:
+            return
+        self._unheard.clear()
         named = named_flavors(self.objects[QUEUES].values())
         for name, flavor in [*self.objects[FLAVORS].items()]:
             if "deletionTimestamp" in flavor["metadata"] and name not in named:
@@ -161,10 +173,11 @@ class ClusterInMemory:
                     )
                 elif queue == applied and "deletionTimestamp" in there["metadata"]:
                     self.unsafe.append(f"{self.log[-1]}: {queue} names {flavor}, which is going")
+                elif there["metadata"]["uid"] in self._unheard:
+                    self.unsafe.append(f"{self.log[-1]}: Kueue does not know {queue}'s {flavor}")
             for group in item["spec"].get("resourceGroups", ()):
                 if not group["flavors"]:
                     raise Rejected(queue, "flavors in body should have at least 1 items")
-        self._settle()
 
 
 def _quotas(item: Json) -> Iterator[Json]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from kueue_nats import planning
 from kueue_nats.errors import Conflicting, NotAllowed, Rejected, Unreachable
+from kueue_nats.knowing import PATIENCE_S
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
 from kueue_nats.model import Source
 from kueue_nats.offers import Tracker
@@ -95,13 +96,92 @@ def test_a_pool_comes_with_its_flavor_first(life: Life) -> None:
     life.settle()
     life.cluster.log.clear()
     life.say("p", cpu=4)
+    for write in ("apply mq.g.p", "apply mq.probe", "delete mq.probe"):
+        verb, name = write.split()
+        assert life.round().again
+        assert life.cluster.log == [f"{verb} {FLAVORS}/{name}"]
+        life.cluster.log.clear()
     assert life.round().again
-    assert life.cluster.log == [f"apply {FLAVORS}/mq.g.p"]
-    assert life.round().again
-    assert life.cluster.log[1:] == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b"]
+    assert life.cluster.log == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b"]
     assert not life.round().again
-    assert life.cluster.log[3] == "status mq"
+    assert life.cluster.log[2] == "status mq"
     assert life.flavors() == life.flavors("b") == {"mq.g.p"}
+    assert set(life.cluster.objects[FLAVORS]) == {"mq.g.p"}
+
+
+def test_a_pool_waits_for_a_kueue_that_does_not_hear(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    life.cluster.deaf = True
+    life.say("q", cpu=4)
+    life.say("p", cpu=3)
+    for _ in range(20):
+        assert life.round().again  # it may answer at any moment
+        life.now_s += 0.4
+    life.now_s += PATIENCE_S
+    for _ in range(3):
+        life.say("p", cpu=2)
+        life.settle(after_s=2)
+        assert life.flavors() == {"mq.g.p"}  # whose quota changes as ever
+    assert life.condition() == (
+        "False",
+        "KueueSilent",
+        "Kueue has not taken notice of mq.g.q yet: does it run?",
+    )
+    life.cluster.deaf = False
+    life.settle(after_s=2)
+    assert life.flavors() == {"mq.g.p", "mq.g.q"}
+    assert life.condition()[0] == "True"
+    assert life.cluster.unsafe == []
+
+
+def test_an_operator_that_has_just_started_asks_about_new_flavors_only(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    life.cluster.deaf = True
+    life.say("q", cpu=4)
+    for _ in range(3):
+        life.round()
+    assert life.cluster.log[-1] == f"delete {FLAVORS}/mq.probe"
+    life.restart()
+    life.say("p", cpu=4)
+    life.say("q", cpu=4)
+    life.round()
+    life.cluster.deaf = False  # Kueue lets go of the probe of the one before, which proves nothing
+    life.cluster.log.clear()
+    life.settle(after_s=2)
+    assert life.cluster.log[:2] == [f"apply {FLAVORS}/mq.probe", f"delete {FLAVORS}/mq.probe"]
+    assert life.flavors() == {"mq.g.p", "mq.g.q"}
+
+
+def test_a_probe_stays_until_kueue_holds_it(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    for _ in range(2):
+        life.round()
+    probe = life.cluster.objects[FLAVORS]["mq.probe"]
+    finalizers = probe["metadata"].pop("finalizers")  # its webhook is not there
+    for _ in range(3):
+        life.round()
+        assert "mq.probe" in life.cluster.objects[FLAVORS]
+    probe["metadata"]["finalizers"] = finalizers
+    life.settle()
+    assert life.flavors() == {"mq.g.p"}
+
+
+def test_somebody_elses_probe_is_left_alone_and_named(life: Life) -> None:
+    life.cluster.put(FLAVORS, "mq.probe")
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.now_s += 1
+    for _ in range(3):
+        life.round()
+        life.now_s += PATIENCE_S
+    assert life.condition()[:2] == ("False", "Conflict")
+    assert "ResourceFlavor mq.probe" in life.condition()[2]
+    assert life.flavors() == set()
 
 
 def test_a_pool_goes_with_its_flavor_last(life: Life) -> None:
@@ -360,7 +440,9 @@ HAPPENINGS = st.one_of(
     st.just(("round",)),
     st.just(("fail",)),
     st.just(("local",)),
-    st.just(("terminate local",)),
+    st.just(("local", "is deleted")),
+    st.just(("deaf",)),
+    st.just(("hearing",)),
 )
 AGAIN = Unreachable("the cluster", "gone for a moment")
 
@@ -373,14 +455,8 @@ def happen(life: Life, what: tuple[Any, ...]) -> None:
         life.now_s += what[1]
     elif what[0] == "master":
         cluster.set_master(what[1])
-    elif what[0] == "drop" and cluster.owners:
-        cluster.drop_master("mq")
     elif what[0] == "restart":
         life.restart()
-    elif what[0] == "local" and "local" not in cluster.objects[FLAVORS]:
-        cluster.put(FLAVORS, "local")
-    elif what[0] == "terminate local" and "local" in cluster.objects[FLAVORS]:
-        cluster.objects[FLAVORS]["local"]["metadata"]["deletionTimestamp"] = "now"
     elif what[0] in ("round", "fail"):
         cluster.failures = [AGAIN] if what[0] == "fail" else []
         try:
@@ -388,6 +464,20 @@ def happen(life: Life, what: tuple[Any, ...]) -> None:
         except Unreachable:
             life.troubles = {}
         cluster.failures = []
+    else:
+        happen_to_cluster(cluster, *what)
+
+
+def happen_to_cluster(cluster: ClusterInMemory, what: str, *more: Any) -> None:
+    if what == "drop" and cluster.owners:
+        cluster.drop_master("mq")
+    elif what == "local":
+        if "local" not in cluster.objects[FLAVORS]:
+            cluster.put(FLAVORS, "local")
+        elif more:
+            cluster.objects[FLAVORS]["local"]["metadata"]["deletionTimestamp"] = "now"
+    elif what in ("deaf", "hearing"):
+        cluster.deaf = what == "deaf"
 
 
 @settings(max_examples=50)
@@ -399,6 +489,7 @@ def test_whatever_happens_no_write_is_unsafe_and_all_comes_to_what_is_planned(
     for what in happenings:
         happen(life, what)
         assert life.cluster.unsafe == []
+    life.cluster.deaf = False
     life.cluster.set_master(last)
     for pool in "ab":
         life.say(pool, cpu=1)
