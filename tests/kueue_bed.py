@@ -94,6 +94,14 @@ class KueueBed:
         texts = [m if isinstance(m, str) else json.dumps(m, ensure_ascii=False) for m in manifests]
         return self.kubectl("apply", "-f", "-", input="\n---\n".join(texts))
 
+    def new_namespace(self, name: str) -> None:
+        """One in which pods can be made: it has its account, and Kueue's webhook knows of it."""
+        self.kubectl("create", "namespace", name)
+        pod = {"containers": [{"name": "c", "image": "busybox:1.36"}]}
+        metadata = {"name": "none", "namespace": name}
+        text = json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+        until(lambda: self.kubectl("create", "--dry-run=server", "-f", "-", input=text))
+
     @functools.cached_property
     def api(self) -> Api:
         """What can be read without a kubectl for it."""

@@ -24,9 +24,8 @@ class User:
 
     def __init__(self, bed: KueueBed, name: str) -> None:
         self.bed, self.name = bed, name
-        self.bed.kubectl("create", "namespace", name)
+        self.bed.new_namespace(name)
         self.queue(QUEUE)
-        self.bed.until(lambda: self.get("serviceaccount", "default"))
 
     def leave(self) -> None:
         """Delete all of it, and wait until nothing is left."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.images import archive, libraries, python_image
-from tests.kueue_bed import REPO, SCRIPT, KueueBed, until
+from tests.kueue_bed import REPO, SCRIPT, KueueBed
 from tests.kueue_operator import World
 from tests.nats_server import NatsServer, program
 from tests.submitter.rig import Submitter
@@ -54,8 +54,8 @@ def cluster(world: World, tmp_path: Path) -> Iterator[World]:
     world.bed.load(archive(tmp_path / "nats.tar", NATS, files, ["/nats-server"]))
     world.bed.load(python_image(tmp_path / "operator.tar", IMAGE, "kueue_nats", NEEDS))
     world.operator.stop()
-    world.bed.kubectl("create", "namespace", "nats")
-    until(lambda: world.bed.apply(SERVER))  # pods need an account, and Kueue has to know the namespace
+    world.bed.new_namespace("nats")
+    world.bed.apply(SERVER)
     ready = ("wait", "--for=condition=Ready", "pod/nats", "--timeout=60s")
     world.bed.kubectl(*ready, "--namespace", "nats", seconds=90)
     yield world
