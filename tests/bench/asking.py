@@ -32,11 +32,13 @@ GTHREAD = ("--worker-class", "gthread", "--threads", str(THREADS), "--keep-alive
 
 
 @contextlib.contextmanager
-def bare_flask(options: Sequence[str] = GTHREAD) -> Iterator[int]:
-    """tests/bench/flask_hello.py under gunicorn, by default as the plugin runs: its port."""
+def bare_flask(
+    options: Sequence[str] = GTHREAD, app: str = "tests.bench.flask_hello:app"
+) -> Iterator[int]:
+    """An application under gunicorn, by default as the plugin runs: its port."""
     port = free_port()
     words = ["--bind", f"127.0.0.1:{port}", "--chdir", str(REPO), "--log-level", "error", *options]
-    command = [sys.executable, "-m", "gunicorn", *words, "tests.bench.flask_hello:app"]
+    command = [sys.executable, "-m", "gunicorn", *words, app]
     with subprocess.Popen(command) as server:
         try:
             end = time.monotonic() + 20
