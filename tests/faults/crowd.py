@@ -57,7 +57,8 @@ class Watched:
         fine = [word for word in ("waiting", "running") if word in self.reported]
         fine.append(f"terminated {self.code}")
         if self.refused or self.reported != fine:
-            return f"{job_of(self.pod)}: {self.reported} {self.refused}, not {fine}"
+            words = f"{self.refused}{self.message}"
+            return f"{job_of(self.pod)}: {self.reported}, not {fine}: {words}"
         return None
 
 
