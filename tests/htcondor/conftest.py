@@ -10,12 +10,29 @@ import pytest
 from tests.condor_site import RunningSite, running
 from tests.htcondor.element import Element, element
 
+# A few minutes of the whole, by module: what CI has the time for (scripts/test htcondor-core).
+CORE = {
+    "test_conformance.py": (
+        "test_exit_codes",
+        "test_states_on_the_way",
+        "test_a_repeated_create_runs_once",
+        "test_a_deleted_job_gets_a_term_first",
+        "test_a_job_that_ends_while_nobody_looks",
+        "test_killed_at_random_moments_nothing_is_lost_or_run_twice",
+    ),
+    "test_conformance_remote.py": ("test_nothing_of_a_job_stays_there",),
+    "test_backend.py": ("test_a_job_runs_and_ends", "test_an_evicted_job_is_over"),
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.htcondor)
+        if here not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.htcondor)
+        if item.name.partition("[")[0] in CORE.get(item.path.name, ()):
+            item.add_marker(pytest.mark.core)
 
 
 @pytest.fixture(scope="session")
