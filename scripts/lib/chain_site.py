@@ -1,9 +1,9 @@
-"""The submitter of a site of scripts/slurm-site: its program and what it reads, in the user's home.
+"""The submitter of a site in a bed: its program and what it reads, in the user's home.
 
     python -m scripts.lib.chain_site DIR NAME KEY CA
 
-DIR is the site's folder, NAME its name at the NATS server and that of its one pool, KEY and CA are
-the files with its key there and with who is believed.
+DIR is the site's folder, NAME its name at the NATS server and that of its one pool, which begins
+with its kind; KEY and CA are the files with its key there and with who is believed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,18 @@ from templates.permissions import inbox_of
 
 # What a pool without a batch system offers: it has nobody to ask.
 HOST_OFFERS = {"cpu": "8", "memory": "8Gi", "pods": "64"}
+FOLDER = f"/home/{files.USER}/{Path(SUBMITTER).parent}"
+
+# What is particular to the pools of each kind of site.
+KINDS: dict[str, dict[str, Any]] = {
+    "host": {"backend": "host", "resources": HOST_OFFERS},
+    "slurm": {"backend": "slurm"},
+    # Without a registry of its own: images are in a folder.
+    "htcondor": {
+        "backend": "htcondor",
+        "build": {"images": {"directory": "/srv/images", "cache": f"{FOLDER}/images"}},
+    },
+}
 
 PROGRAM = """\
 #!{python} -P
@@ -45,25 +57,24 @@ def write(site: Site, name: str, key: Path, authority: Path) -> None:
     shutil.copy(authority, folder / "ca.pem")
     program.write_text(PROGRAM.format(python=site.facts["python"], repository=REPOSITORY))
     program.chmod(0o755)
-    settings = _settings(name, f"/home/{files.USER}", has_slurm=bool(site.nodes))
+    settings = _settings(name, f"/home/{files.USER}")
     program.with_suffix(".yaml").write_text(json.dumps(settings, indent=1))  # JSON is YAML
     for path in (site.home / "pool", site.home / "data", folder, *folder.iterdir()):
         os.chown(path, files.USER_ID, files.USER_ID)
 
 
-def _settings(name: str, home: str, *, has_slurm: bool) -> dict[str, Any]:
-    folder = f"{home}/{Path(SUBMITTER).parent}"
+def _settings(name: str, home: str) -> dict[str, Any]:
     nats = {
         "servers": [f"wss://{files.CENTRE}:{files.CENTRE_PORT}"],
         "inbox_prefix": inbox_of(name),
-        "nkey_file": f"{folder}/nats.nkey",
-        "ca_file": f"{folder}/ca.pem",
+        "nkey_file": f"{FOLDER}/nats.nkey",
+        "ca_file": f"{FOLDER}/ca.pem",
     }
+    kind = KINDS[name.partition("-")[0]]
     pool = {
         "name": name,
         "directory": f"{home}/pool",
-        "backend": "slurm" if has_slurm else "host",
-        "resources": {} if has_slurm else HOST_OFFERS,
+        **kind,
         "build": {
             "runtime": {"name": "apptainer"},
             "images": {"cache": f"{home}/images", "pull_attempts": 2, "pull_backoff_s": 2},
@@ -71,6 +82,7 @@ def _settings(name: str, home: str, *, has_slurm: bool) -> dict[str, Any]:
                 "host_paths": [{"path": f"{home}/data"}, {"path": "/usr/bin", "read_only": True}],
                 "claims": {"shared": {"path": f"{home}/data"}},
             },
+            **kind.get("build", {}),
         },
         "timing": {"poll_s": 1, "resources_s": 5},
     }

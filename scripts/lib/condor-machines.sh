@@ -27,6 +27,8 @@ make_root() { # NAME ROOT DIR REPOSITORY HOME
     mount --bind "$3/witness" ".$3/witness"
     # What outlives a power cut.
     chown --reference=var/lib/condor "$3/log/$1" "$3/state/$1"/*
+    mkdir -p var/log/site
+    mount --bind "$3/log" var/log/site
     mount --bind "$3/log/$1" var/log/condor
     mount --bind "$3/state/$1/lib" var/lib/condor
     mkdir -p var/spool/condor
@@ -34,6 +36,7 @@ make_root() { # NAME ROOT DIR REPOSITORY HOME
     rm -f etc/condor/config.d/*
     cp "$3/etc/$1.conf" etc/condor/config.d/00-site
     cp "$3/etc/hosts" etc/hosts
+    mount --bind "$3/etc/ca-certificates.crt" etc/ssl/certs/ca-certificates.crt
     cp "$3/etc/nsswitch.conf" etc/nsswitch.conf
     cp "$3/etc/mapfile" etc/condor/mapfile
     if [ -e "$3/etc/key.pem" ]; then

@@ -3,7 +3,7 @@
 # shellcheck shell=bash disable=SC2154
 
 # Raise this when the packages or the set-up below change: the old folder is then left unused.
-condor_version=1
+condor_version=2
 condor_packages=(condor nftables iproute2 python3 python3-venv)
 
 # Set $condor_root to where it is (or will be), and $condor_venv to its Python environment, as seen inside.
@@ -18,7 +18,7 @@ name_condor_root() {
 # Build what is not there yet. Two of our scripts may start at the same moment: one builds, the other waits.
 build_condor_root() {
     name_condor_root
-    [ -e "$condor_root/.complete" ] && [ -e "$condor_root$condor_venv/.complete" ] && return
+    [ -e "$condor_root/.complete" ] && [ -e "$condor_root$condor_venv/wheels/.complete" ] && return
     exec 8>"$condor_root.lock"
     flock 8
     if [ ! -e "$condor_root/.complete" ]; then
@@ -29,6 +29,10 @@ build_condor_root() {
         make_inner_venv "$condor_root" "$condor_venv" >>"$condor_root.log" 2>&1 ||
             die "pip could not install it: see $condor_root.log"
     fi
+    if [ ! -e "$condor_root$condor_venv/wheels/.complete" ]; then
+        make_inner_wheels "$condor_root" "$condor_venv" >>"$condor_root.log" 2>&1 ||
+            die "pip could not get the wheels: see $condor_root.log"
+    fi
     exec 8>&-
 }
 
@@ -38,7 +42,7 @@ make_condor_root() {
     rm -rf "$condor_root"
     : >"$condor_root.log"
     local step
-    for step in copy_into_condor_root install_condor; do
+    for step in copy_into_condor_root install_condor name_images; do
         say "... ${step//_/ }"
         "$step" >>"$condor_root.log" 2>&1 || die "the HTCondor root could not be built ($step): see $condor_root.log"
     done
@@ -54,4 +58,10 @@ install_condor() {
     in_root "$condor_root" apt-get -q -o Acquire::Check-Valid-Until=false update &&
         in_root "$condor_root" apt-get -q -y install --no-install-recommends "${condor_packages[@]}" &&
         rm -rf "$condor_root"/var/cache/apt/archives/*.deb
+}
+
+# The test images once more under the names by which images.directory has them.
+name_images() {
+    local file
+    for file in "$condor_root"/srv/images/*.sif; do ln -s "${file##*/}" "${file%.sif}" || return; done
 }

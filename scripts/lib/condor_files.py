@@ -14,6 +14,12 @@ AWAY_ADDRESS = "10.77.0.3"
 IAM, IAM_PORT = f"iam.{DOMAIN}", 8443  # who gives tokens for it; there has to be one at "ctl"
 AUDIENCE = f"ce.{DOMAIN}"
 CLIENT = "interlink"  # the subject of tokens that are the user's
+AUTHORITY = "/etc/condor/tls/ca.pem"  # on machines of a computing element
+# How its daemons look for an issuer's keys: libSciTokens reads this of their environment.
+SCITOKENS = {
+    "SCITOKEN_CONFIG_TLS_CA_FILE": AUTHORITY,
+    "SCITOKEN_CONFIG_KEYCACHE_UPDATE_INTERVAL_S": "5",
+}
 NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\n"
 
 # Of every machine. Patience that suits tests: what has died is noticed within seconds.

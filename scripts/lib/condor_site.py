@@ -29,13 +29,16 @@ from scripts.lib.slurm_machines import (
     start_relay,
     until,
 )
+from scripts.lib.slurm_programs import PROGRAMS, SUBMITTER
 from scripts.lib.slurm_site import OUTSIDE, REPOSITORY, Site
+from scripts.lib.slurm_up import CERTIFICATES
 
 SCRIPT = Path(__file__).resolve().parent / "condor-machines.sh"
 FOLDERS = ("etc", "home", "apart", "witness", "log", "state", "machines")
 PATIENCE_S = 60.0
 MASTER = "condor_master"
-AUTHORITY = "/etc/condor/tls/ca.pem"  # on machines of a computing element
+SUBMITTER_NAME = "submitter"  # in PROGRAMS
+LOGS = "/var/log/site"  # the folder "log", as its machines see it
 DAEMONS = {
     "ctl": ["condor_collector", "condor_negotiator"],
     "login": ["condor_schedd"],
@@ -70,7 +73,10 @@ class CondorSite(Site):
         """What runs on a machine: condor_master, and what that keeps running."""
         if name in self.nodes:
             return [MASTER, *ON_NODES]
-        return [MASTER, *DAEMONS[name]] if name in DAEMONS else []
+        found = [MASTER, *DAEMONS[name]] if name in DAEMONS else []
+        if name == self.door and (self.home / SUBMITTER).exists():
+            found.append(SUBMITTER_NAME)
+        return found
 
     def start_machine(self, name: str) -> None:
         """One machine with its cables, on which nothing runs."""
@@ -89,10 +95,14 @@ class CondorSite(Site):
             self._connect_outside(machine)
 
     def start_program(self, program: str, name: str) -> None:
-        """Start condor_master, or wait until it has brought back what was killed below it."""
+        """Start it, or wait until condor_master has brought back what was killed below it."""
         machine = self.machine(name)
+        if program == SUBMITTER_NAME:
+            PROGRAMS[program].start(machine, name, self.directory / "log", LOGS)
+            return
         if program == MASTER:
-            self.do(name, "env", f"SCITOKEN_CONFIG_TLS_CA_FILE={AUTHORITY}", MASTER)
+            words = [f"{key}={value}" for key, value in condor_files.SCITOKENS.items()]
+            self.do(name, "env", *words, MASTER)
         seconds, where = PATIENCE_S, f"see {self.directory}/log/{name}"
         until(lambda: machine.processes(program), seconds, f"{program} on {name}: {where}")
 
@@ -120,6 +130,7 @@ class CondorSite(Site):
         """The program and the machine of ``n1``, ``condor_startd@n1``, ``condor_schedd``."""
         program, _, name = part.partition("@")
         homes = {one: home for home, names in DAEMONS.items() for one in names}
+        homes[SUBMITTER_NAME] = self.door
         if program in (MASTER, *ON_NODES, *homes):
             name = name or homes.get(program, "")
         else:
@@ -200,13 +211,15 @@ def _make_folders(site: CondorSite, plan: Plan) -> None:
     for name in FOLDERS:
         shutil.rmtree(site.directory / name, ignore_errors=True)
         (site.directory / name).mkdir()
-    (site.directory / "witness").chmod(0o777)
+    for name in ("witness", "log"):
+        (site.directory / name).chmod(0o777)
     nodes = files.node_names(plan.nodes)
     texts = condor_files.configuration(
         nodes, shared=plan.shared, element=plan.element is not None, changes=plan.changes
     )
     for name, text in texts.items():
         (site.directory / "etc" / name).write_text(text)
+    shutil.copy(plan.root / CERTIFICATES, site.certificates)
     if plan.element is not None:
         for name in ("ca.pem", "cert.pem", "key.pem"):
             shutil.copy(plan.element / name, site.directory / "etc")

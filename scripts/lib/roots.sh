@@ -9,6 +9,14 @@ make_inner_venv() { # ROOT VENV
             --quiet --requirement /dev/stdin && touch "$1$2/.complete"
 }
 
+# The same once more as files, for who installs the submitter where no package index can be reached.
+make_inner_wheels() { # ROOT VENV
+    rm -rf "${1:?}$2/wheels"
+    { requirements; echo setuptools; echo wheel; } | in_root "$1" "$2/bin/python" -m pip wheel \
+        --disable-pip-version-check --quiet --wheel-dir "$2/wheels" --requirement /dev/stdin &&
+        touch "$1$2/wheels/.complete"
+}
+
 # Run a command in a root as root, with this machine's network, name servers, certificates and pip's
 # settings. All that it leaves running dies with it.
 in_root() { # ROOT COMMAND...

@@ -35,12 +35,12 @@ class Program(NamedTuple):
         with socket.socket(socket.AF_UNIX) as end:
             return end.connect_ex(str(machine.root / self.file)) == 0
 
-    def start(self, machine: Machine, name: str, logs: Path) -> None:
-        """Start it on a machine of this name, and wait until it is ready."""
+    def start(self, machine: Machine, name: str, logs: Path, there: str = "/var/log/slurm") -> None:
+        """Start it on a machine of this name, which has ``logs`` there; wait until it is ready."""
         if machine.processes(self.name):
             raise Trouble(f"{self.name} runs on {name} already")
         output = f"{self.name}.{name}.out"
-        line = f"exec setsid --fork {self.command} >>/var/log/slurm/{output} 2>&1 </dev/null"
+        line = f"exec setsid --fork {self.command} >>{there}/{output} 2>&1 </dev/null"
         subprocess.run(machine.enter(["bash", "-c", line], self.user), check=True)
         patience = time.monotonic() + START_S
 

@@ -11,6 +11,12 @@ from tests.kueue_bed import KueueBed
 
 UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
+# What names the jobs in the queue, by the kind of the site.
+QUEUES = {
+    "slurm": ("squeue", "--noheader", "--format=%j"),
+    "htcondor": ("condor_q", "-allusers", "-af", "InterlinkJob"),
+}
+
 
 def remains(bed: KueueBed, sites: Collection[str], uids: Collection[str]) -> list[str]:
     """Directories, queued jobs and processes of these pods."""
@@ -19,9 +25,8 @@ def remains(bed: KueueBed, sites: Collection[str], uids: Collection[str]) -> lis
         site = bed.site(name)
         jobs = site.home / "pool" / "jobs"
         found += [f"{name}: directory {path.name}" for path in jobs.iterdir()]
-        if site.nodes:
-            queue = site.login("squeue", "--noheader", "--format=%j").split()
-            found += [f"{name}: queue {job}" for job in queue]
+        if queue := QUEUES.get(name.partition("-")[0]):
+            found += [f"{name}: queue {job}" for job in site.login(*queue).split()]
     return sorted(line for line in found if wanted.intersection(UID.findall(line)))
 
 
