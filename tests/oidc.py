@@ -4,8 +4,9 @@
         issuer.clients["us"] = "secret"
         issuer.lifetime_s = 5
 
-``python -m tests.oidc FOLDER`` runs one for ever; what it is to do stands in FOLDER/issuer.json. It
-signs with a key of its own, and knows what it was asked and answered (``asked``).
+``python -m tests.oidc FOLDER`` runs one for ever; what it is to do stands in FOLDER/issuer.json,
+and what it was asked comes into FOLDER/asked, a line each. On SIGHUP it signs with a new key. It
+knows what it was asked and answered (``asked``).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import base64
 import contextlib
 import http.server
 import json
+import signal
 import ssl
 import sys
 import threading
@@ -21,15 +23,13 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Optional
+from typing import Any, Optional, TextIO
 from urllib.parse import parse_qs, unquote_plus
 
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
 from scripts.lib import certificates
-
-KEY = "first"  # its only key's name
 
 
 class Issuer:
@@ -48,7 +48,10 @@ class Issuer:
         """Instead of a token: a status and what is said."""
         self.asked: list[dict[str, str]] = []
         """The forms that came, with ``given``: what became of them."""
-        self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self.log: Optional[TextIO] = None
+        """Where they are written, too."""
+        self._keys: dict[str, rsa.RSAPrivateKey] = {}
+        self.rotate()
         self._lock = threading.Lock()
         if not (folder / "key.pem").exists():
             certificates.make(folder, (host,))
@@ -81,16 +84,28 @@ class Issuer:
             "token_endpoint_auth_methods_supported": ["client_secret_basic"],
         }
 
+    def rotate(self) -> None:
+        """Sign with a new key from now on; what the others have signed is still believed."""
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        self._keys = {**self._keys, uuid.uuid4().hex[:8]: key}
+
     def keys(self) -> dict[str, Any]:
-        public = self._key.public_key().public_numbers()
-        key = {"kty": "RSA", "kid": KEY, "alg": "RS256", "use": "sig"}
-        return {"keys": [{**key, "n": _number(public.n), "e": _number(public.e)}]}
+        found = []
+        for name, key in self._keys.items():
+            public = key.public_key().public_numbers()
+            own = {"kty": "RSA", "kid": name, "alg": "RS256", "use": "sig"}
+            found.append({**own, "n": _number(public.n), "e": _number(public.e)})
+        return {"keys": found}
 
     def token(self, form: dict[str, str], client: str, secret: str) -> tuple[int, dict[str, Any]]:
         """A status and an answer; whatever is asked of one token is asked one at a time."""
         with self._lock:
             status, answer = self._token(form, client, secret)
-            self.asked.append({**form, "client": client, "given": answer.get("error", "token")})
+            noted = {**form, "client": client, "given": answer.get("error", "token")}
+            self.asked.append(noted)
+            if self.log is not None:
+                self.log.write(f"{json.dumps(noted)}\n")
+                self.log.flush()
         return status, answer
 
     def _token(self, form: dict[str, str], client: str, secret: str) -> tuple[int, dict[str, Any]]:
@@ -136,9 +151,10 @@ class Issuer:
             "exp": int(now + lifetime_s),
             **more,
         }
-        head = {"alg": "RS256", "typ": "JWT", "kid": KEY}
+        name, key = list(self._keys.items())[-1]
+        head = {"alg": "RS256", "typ": "JWT", "kid": name}
         signed = ".".join(_text(json.dumps(part).encode()) for part in (head, claims))
-        signature = self._key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+        signature = key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
         return f"{signed}.{_text(signature)}"
 
     def _handler(self) -> type[http.server.BaseHTTPRequestHandler]:
@@ -210,4 +226,6 @@ if __name__ == "__main__":
     one = Issuer(home, wanted["host"], wanted["port"])
     one.clients, one.lifetime_s = wanted["clients"], wanted["lifetime_s"]
     one.refresh_tokens = wanted.get("refresh_tokens", {})
-    one.run()
+    signal.signal(signal.SIGHUP, lambda *_: one.rotate())
+    with (home / "asked").open("w") as one.log:
+        one.run()

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib import certificates
-from scripts.lib.condor_files import AUDIENCE, CLIENT, DOMAIN, IAM, IAM_PORT
-from scripts.lib.condor_site import AUTHORITY
+from scripts.lib.condor_files import AUDIENCE, AUTHORITY, CLIENT, DOMAIN, IAM, IAM_PORT
 from tests.condor_site import USER_ID, RunningSite, running, until
 from tests.login_node import REPO
 
 SECRET = "words of a client"
 LIFETIME_S = 20  # of tokens: many of them in each test
+REFRESH = "a refresh token to begin with"
 REMOTE = {
     "schedd": f"login.{DOMAIN}",
     "collector": f"ctl.{DOMAIN}:9618",
@@ -32,13 +32,23 @@ class Element(RunningSite):
 
     issuer: subprocess.Popen[bytes]
 
+    def asked(self) -> list[dict[str, str]]:
+        """What the issuer was asked, and what became of it (``given``)."""
+        lines = (self.directory.parent / "iam" / "asked").read_text().splitlines()
+        return list(map(json.loads, lines))
+
+
+def users_file(path: Path, text: str) -> Path:
+    """A file that is the user's alone."""
+    path.write_text(text)
+    path.chmod(0o600)
+    os.chown(path, USER_ID, USER_ID)
+    return path
+
 
 def options_of(home: Path, **more: Any) -> dict[str, Any]:
     """The options of a pool at the element; its secrets are in the folder."""
-    secret = home / "client.secret"
-    secret.write_text(SECRET)
-    secret.chmod(0o600)
-    os.chown(secret, USER_ID, USER_ID)
+    secret = users_file(home / "client.secret", SECRET)
     tokens = {
         "issuer": f"https://{IAM}:{IAM_PORT}",
         "ca_file": AUTHORITY,
@@ -55,7 +65,13 @@ def element(folder: Path) -> Iterator[Element]:
     iam = folder / "iam"
     iam.mkdir()
     certificates.make(iam, (f"login.{DOMAIN}", f"ctl.{DOMAIN}", IAM))
-    wanted = {"host": IAM, "port": IAM_PORT, "clients": {CLIENT: SECRET}, "lifetime_s": LIFETIME_S}
+    wanted = {
+        "host": IAM,
+        "port": IAM_PORT,
+        "clients": {CLIENT: SECRET},
+        "lifetime_s": LIFETIME_S,
+        "refresh_tokens": {REFRESH: CLIENT},
+    }
     (iam / "issuer.json").write_text(json.dumps(wanted))
     with running(folder / "site", kind=["--element", str(iam)]):
         site = Element(folder / "site")
