@@ -6,8 +6,6 @@ import re
 import textwrap
 from pathlib import Path
 
-import yaml
-
 from submitter.backends.htcondor_description import NEVER
 from submitter.backends.htcondor_errors import SUBMIT_ERRORS
 from submitter.backends.htcondor_options import Options
@@ -71,7 +69,8 @@ def test_the_example_loads(tmp_path: Path) -> None:
     assert load_options(pool.options, "p").requirements == "HasCvmfs"
 
 
-def test_the_example_of_an_element_loads() -> None:
-    options = load_options(yaml.safe_load(examples()[1])["options"], "p")
+def test_the_example_of_an_element_loads(tmp_path: Path) -> None:
+    (pool,) = load(examples()[2], "example", tmp_path).pools
+    options = load_options(pool.options, "p")
     assert options.remote.schedd == "ce.example.org"
     assert options.tokens.audience == options.remote.collector
