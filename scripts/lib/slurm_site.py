@@ -241,7 +241,8 @@ class Site:
         if not found:
             raise Trouble(f"{part} does not run")
         for pid in found:
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):  # a fork of it, which has ended
+                os.kill(pid, number)
 
     def _parse(self, part: str) -> tuple[str, str]:
         """The program and the machine of ``n1``, ``slurmd@n1``, ``munged@login``, ``slurmctld``."""

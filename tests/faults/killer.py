@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Sequence
+from typing import Optional
 
 from scripts.lib.slurm_machines import Trouble
 from tests.site_system import SiteSystem
@@ -25,17 +26,22 @@ def _nothing() -> None:
 
 
 class Killer:
-    """Kills one thing after the other; ``repair`` is what an administrator does meanwhile."""
+    """Kills one thing after the other, and starts it again.
+
+    ``repair`` is what an administrator does meanwhile, ``revive`` how one starts what was killed.
+    """
 
     def __init__(
         self,
         system: SiteSystem,
         daemons: Sequence[str],
         repair: Callable[[], None] = _nothing,
+        revive: Optional[Callable[[str], None]] = None,
     ) -> None:
         self._system, self._site = system, system.at
         self._daemons = list(daemons)
         self._repair = repair
+        self._revive = revive or self._site.start
         self._chance = random.Random()
         self.killed: list[tuple[float, str]] = []  # when, and what of the site
         self._over = threading.Event()
@@ -64,7 +70,7 @@ class Killer:
             self._site.kill(victim)
             self.killed.append((time.time(), victim))
             time.sleep(self._chance.uniform(0, 2))
-            self._site.start(victim)
+            self._revive(victim)
         elif victim == "worker":
             for worker in self._system.processes["plugin"].children()[:1]:
                 os.kill(worker, signal.SIGKILL)
