@@ -8,6 +8,7 @@ The few calls that are needed go over its connections, with JSON in and JSON out
 from __future__ import annotations
 
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
@@ -24,6 +25,9 @@ PLAIN = "application/json"
 STRATEGIC = "application/strategic-merge-patch+json"
 PAGE = 500
 UNAUTHORIZED = 401
+# What is refused to the account rather than to an object; by one that has just started, for want of
+# rules that it has yet to read.
+_WITHOUT_RIGHTS = re.compile(r'User ".*" cannot \w+ resource')
 
 Json = dict[str, Any]
 
@@ -221,6 +225,7 @@ def _failure(what: str, status: int, data: bytes) -> SubmitterError:
         words = str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         words = f"status {status}"
-    if status >= 500 or status in (401, 408, 429):
+    rights = status == 403 and _WITHOUT_RIGHTS.search(words)
+    if status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
         return BackendUnavailable(one_line(f"{what}: {words}"))
     return Refused(what, status, words)

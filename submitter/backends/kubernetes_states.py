@@ -82,6 +82,12 @@ def containers(pod: Json) -> Iterator[Json]:
         yield from status.get(key) or ()
 
 
+def has_run(container: Json) -> bool:
+    """Whether one that has ended had begun, and so may have written something."""
+    ended = (container.get("state") or {}).get("terminated") or {}
+    return bool(ended.get("startedAt"))
+
+
 def exit_code(pod: Json) -> int:
     """As the script would end: with the first one that is not 0."""
     for container in containers(pod):
