@@ -9,20 +9,28 @@ plugin_port=4000 recorder_port=4002
 virtual_kubelet_port=10260
 begin_sites=()  # what starts them
 
-# Sites are called by their kind, "host" or "slurm"; further ones of a kind get a word more: host-b.
+# The kinds of sites, each with the script that makes it and has its verbs, and the options of its "up".
+site_kinds=(host slurm podman kubernetes)
+declare -A site_script=([host]=slurm-site [slurm]=slurm-site [podman]=slurm-site [kubernetes]=slurm-site)
+declare -A site_options=(
+    [host]="--nodes 0 --no-accounting" [slurm]="--nodes 3 --no-accounting"
+    [podman]="--nodes 0 --no-accounting --podman" [kubernetes]="--nodes 0 --no-accounting")
+
+# Sites are called by their kind; further ones of a kind get a word more: host-b.
 check_sites() { # NAME...
     local site
     for site; do
-        [[ $site =~ ^(host|slurm)(-[a-z0-9]{1,20})?$ ]] ||
-            die "\"$site\" is no site: host or slurm, or one of these with a word behind it, such as host-b"
+        [[ $site =~ ^([a-z]+)(-[a-z0-9]{1,20})?$ && -n ${site_script[${BASH_REMATCH[1]}]:-} ]] ||
+            die "\"$site\" is no site: ${site_kinds[*]}, or one of these with a word behind it, such as host-b"
     done
     [ "$(printf '%s\n' "$@" | sort -u | wc -l)" = $# ] || die "a site is there twice: $*"
 }
 
 # What it takes that other beds do not need.
-build_chain() { # INTERLINK
+build_chain() { # INTERLINK SITE...
+    local site
     [ -n "$1" ] || build_part interlink
-    "$here/slurm-site" build
+    for site in "${@:2}"; do "$here/${site_script[${site%%-*}]}" build; done
     name_chain "$1"
 }
 
@@ -86,15 +94,42 @@ begin_chain() {
 
 # One site, with its user at NATS and its submitter.
 start_site() { # NAME
-    local folder=$state/sites/$1 nodes=0 nats=$state/etc/nats
-    case $1 in slurm*) nodes=3 ;; esac
+    local folder=$state/sites/$1 nats=$state/etc/nats kind=${1%%-*} files
+    files=("$nats/credentials/$1.nkey" "$state/pki/ca.crt")
     # Others than root have to read what is in there.
     umask 022
     mkdir -p "$folder"
-    "$here/slurm-site" up "$folder" --nodes "$nodes" --no-accounting
-    "$here/slurm-site" lead-to "$folder" "$websocket_port" "$address"
-    in_venv scripts.lib.chain_site "$folder" "$1" "$nats/credentials/$1.nkey" "$state/pki/ca.crt"
-    "$here/slurm-site" start "$folder" submitter
+    # shellcheck disable=SC2086
+    site_does up "$1" ${site_options[$kind]}
+    site_does lead-to "$1" "$websocket_port" "$address"
+    if [ "$kind" = kubernetes ]; then
+        add_cluster "$1"
+        files+=("$folder/kubeconfig")
+    fi
+    in_venv scripts.lib.chain_site "$folder" "$1" "${files[@]}"
+    site_does start "$1" submitter
+}
+
+# A verb of the script that has made a site.
+site_does() { # VERB NAME ARGUMENT...
+    "$here/${site_script[${2%%-*}]}" "$1" "$state/sites/$2" "${@:3}"
+}
+
+# The cluster of a site, which is a bed of its own: made for a pool as docs/kubernetes.md says, with the right to see
+# nodes, on a cable of the site's. The site's kubeconfig leads to it.
+add_cluster() { # SITE
+    local far=$name-$1 folder=$state/sites/$1 pool=interlink account=interlink-submitter
+    "$here/bed" up kueue --name "$far" >/dev/null
+    in_venv scripts.lib.chain_cluster "$folder" "$(name_bed "$far" && echo "$machine")"
+    (
+        umask 077
+        name_bed "$far"
+        apply <"$repo/docs/examples/kubernetes-pool.yaml"
+        kubectl create clusterrole "$account" --verb get,list --resource nodes
+        kubectl create clusterrolebinding "$account" --clusterrole "$account" --serviceaccount "$pool:$account"
+        account_kubeconfig "$account" "$folder/kubeconfig" "$pool"
+        sed -i 's|server: .*|server: https://kubernetes:6443|' "$folder/kubeconfig"
+    )
 }
 
 in_venv() { PYTHONPATH="$repo" "$venv/bin/python" -P -m "$@"; }
@@ -110,13 +145,13 @@ start_chain() {
     launch operator
 }
 
-# A token of the ServiceAccount that has this name in a namespace of the same name.
-account_token() { kubectl create token "$1" --namespace "$1" --duration 720h || die "no token for $1"; } # NAME
+# A token of a ServiceAccount, whose namespace is of the same name if no other is given.
+account_token() { kubectl create token "$1" --namespace "${2:-$1}" --duration 720h || die "no token for $1"; }
 
 # A kubeconfig with such a token.
-account_kubeconfig() { # NAME FILE
+account_kubeconfig() { # NAME FILE [NAMESPACE]
     local token
-    token=$(account_token "$1")
+    token=$(account_token "$1" "${3:-}")
     sed "/^users:/,\$d" "$KUBECONFIG" >"$2"
     cat >>"$2" <<CONFIG
 users:
@@ -124,7 +159,7 @@ users:
   user: {token: $token}
 contexts:
 - name: bed
-  context: {cluster: bed, user: $1, namespace: $1}
+  context: {cluster: bed, user: $1, namespace: ${3:-$1}}
 current-context: bed
 CONFIG
 }
@@ -268,11 +303,14 @@ site_folder() { # NAME
 
 # End all sites; each is a tree of processes of its own.
 end_sites() {
-    local folder
+    local folder site
     # One that is still on its way would not be found.
     [ ${#begin_sites[@]} = 0 ] || wait "${begin_sites[@]}" || true
     for folder in "$state"/sites/*/; do
+        site=$(basename "$folder")
+        [ "${site%%-*}" != kubernetes ] || "$here/bed" down --name "$name-$site" 9>&- ||
+            die "the cluster of the site $site does not end"
         [ -e "$folder/site.json" ] || continue
-        "$here/slurm-site" down "$folder" 9>&- || die "the site in $folder does not end"
+        site_does down "$site" 9>&- || die "the site in $folder does not end"
     done
 }

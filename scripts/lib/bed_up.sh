@@ -17,7 +17,8 @@ show_obstacle() {
 bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
     local start part
     for part in debian kubernetes "kueue-$1" ${2:+coredns}; do build_part "$part"; done
-    [ -z "$4" ] || build_chain "$5"
+    # shellcheck disable=SC2086
+    [ -z "$4" ] || build_chain "$5" $4
     need_packages curl iproute2 openssl util-linux ${2:+libseccomp2 nftables}
     start=$SECONDS
     lock_bed

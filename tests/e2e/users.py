@@ -47,7 +47,8 @@ class User:
         return self.bed.get(*words, namespace=self.name)
 
     def items(self, kind: str, selector: str = "") -> list[Json]:
-        found: list[Json] = self.get(kind, selector=selector)["items"]
+        listed = self.bed.api.get(kind, namespace=self.name, selector=selector)
+        found: list[Json] = listed["items"]
         return found
 
     def queue(self, cluster_queue: str) -> None:
