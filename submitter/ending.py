@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from typing import Callable, Optional
 
 from submitter.backends.base import Ticket
 from submitter.errors import SubmitterError
@@ -24,11 +25,15 @@ logger = logging.getLogger(__name__)
 VANISHED = "the job's directory was removed at the site before the job had ended; seen at"
 
 
+Learned = Callable[[str], Optional[str]]  # of submission.py
+
+
 class Ending:
     """The ends of one pool's jobs."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, learned: Learned = lambda name: "") -> None:
         self._site = site
+        self._learned = learned
         self.waits = False
         """Whether a job that has ended is not clean yet."""
 
@@ -36,12 +41,27 @@ class Ending:
         """One round; whether room may have become free."""
         live = list(self._site.table.live.values())
         ended = [entry for entry in live if entry.has_ended and not entry.final]
-        if ended:
-            await self._write_down(ended)
+        certain = [entry for entry in ended if await self._is_certain(entry)]
+        if certain:
+            await self._write_down(certain)
         final = [entry for entry in live if entry.final]
         cleaned = await self._clean(final) if final else 0
-        self.waits = cleaned < len(final)
+        self.waits = cleaned < len(final) or len(certain) < len(ended)
         return cleaned > 0
+
+    async def _is_certain(self, entry: Entry) -> bool:
+        """Whether it is known what it is called in the batch system.
+
+        Its own records may tell its end before we know that another submitter has handed it over.
+        """
+        if entry.native or entry.outlook.phase == ENDED:
+            return True
+        native = await asyncio.to_thread(self._learned, entry.name)
+        if native is None:
+            return False
+        # What it has waited for is no part of its end.
+        entry.look(entry.outlook._replace(native=native, reason="", message=""))
+        return True
 
     async def _write_down(self, ended: Sequence[Entry]) -> None:
         dumps = [(entry.name, entry.dump()) for entry in ended]

@@ -47,7 +47,7 @@ class Keeper:
         self._scanner = Scanner(site.journal)
         self._submission = Submission(site.journal, site.backend)
         self._polling = Polling(site, self._submission.take_back)
-        self._ending = Ending(site)
+        self._ending = Ending(site, self._submission.learned)
         self._removal = Removal(site, self._submission)
         self._janitor = Janitor(site)
         self._waiting: dict[str, Entry] = {}  # not submitted yet, in order

@@ -89,6 +89,10 @@ class LogServer:
             return Refusal(UNKNOWN, "there is no such job", False)
         if _container(entry, wanted.container) is None:
             return Refusal(UNKNOWN, f"it has no container {wanted.container}", False)
+        if entry.final and not entry.cleaned and self._site.backend.brings_logs:
+            trouble = await self._bring(entry.name, wanted.container)
+            if trouble:
+                return Refusal(UNAVAILABLE, f"not all of the log is here yet: {trouble}", True)
         log = await self._awaited(entry, wanted)
         if log is None and wanted.previous:
             words = f"container {wanted.container} has not been started before"
@@ -132,11 +136,15 @@ class LogServer:
         path = path_of(directory, wanted.container, cursor.start)
         return Log(path, cursor, over > cursor.start)
 
-    async def _bring(self, name: str, container: str) -> None:
+    async def _bring(self, name: str, container: str) -> str:
+        """Why it could not be brought; empty when it is here. What came before can be read."""
         try:
-            await asyncio.to_thread(self._site.backend.bring_logs, name, container)
-        except SubmitterError as error:  # what is here already can be read all the same
+            if await asyncio.to_thread(self._site.backend.bring_logs, name, container):
+                return ""
+        except SubmitterError as error:
             logger.info("pool=%s job=%s: its log: %s", self._site.pool.name, name, error)
+            return str(error)
+        return "the batch system does not tell it"
 
     # --- sending ------------------------------------------------------------------------------
 

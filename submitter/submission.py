@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from typing import NamedTuple, Optional
 
 from submitter.backends.base import Backend
-from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
+from submitter.errors import (
+    BackendUnavailable,
+    NoRoom,
+    SubmitRefused,
+    SubmitterError,
+    SubmitUnclear,
+)
 from submitter.journal import Journal, read
 from templates.job import Job
 from templates.job_directory import write_file
@@ -104,6 +110,19 @@ class Submission:
             raise Doubtful("its submission ended unclearly, and it cannot be seen yet")
         os.unlink(f"{folder}/submitting")
         return None
+
+    def learned(self, name: str) -> Optional[str]:
+        """The identity of a job that has ended, whoever submitted it; None while nobody can tell.
+
+        Empty if it never had any.
+        """
+        try:
+            with self._journal.lock(name) as mine:
+                return (self.native(name) or "") if mine else None
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        except (OSError, SubmitterError):
+            return None
 
     def take_back(self, name: str, native: str) -> Optional[str]:
         """Have a job submitted again that the batch system has lost before its script began.

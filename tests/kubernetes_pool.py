@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import urllib3
 
 from templates.build_config import BuildConfig, HostPath, Runtime, Volumes
 from templates.job import Job, build
@@ -79,9 +82,10 @@ class Cluster:
         }
 
     def names(self, namespace: str, kind: str) -> set[str]:
-        """Objects of a kind in a namespace, without those that every namespace has."""
-        items = self.bed.get(kind, namespace=namespace)["items"]
-        return {item["metadata"]["name"] for item in items} - {"kube-root-ca.crt"}
+        """Objects of some kinds in a namespace, without those that every namespace has."""
+        lists = [self.bed.get(one, namespace=namespace)["items"] for one in kind.split(",")]
+        names = {item["metadata"]["name"] for items in lists for item in items}
+        return names - {"kube-root-ca.crt"}
 
     def pod(self, namespace: str, name: str) -> dict[str, Any]:
         return self.bed.get("pod", name, namespace=namespace)
@@ -94,6 +98,22 @@ def witness(bed: KueueBed) -> Path:
     for one in (folder, folder.parent):
         os.chmod(one, 0o777)
     return folder
+
+
+def user_of(bed: KueueBed, token: str) -> str:
+    """Who somebody with a token is to a cluster's API server; empty if it does not know it."""
+    pool = urllib3.PoolManager(ssl_context=ssl.create_default_context(cadata=bed.authority))
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = pool.request(
+        "POST",
+        f"{bed.server}/apis/authentication.k8s.io/v1/selfsubjectreviews",
+        headers={"Authorization": f"Bearer {token}"},
+        json=review,
+    )
+    if answer.status == 401:
+        return ""
+    assert answer.status == 201, answer.data
+    return str(answer.json()["status"]["userInfo"]["username"])
 
 
 CONFIG = BuildConfig(runtime=Runtime("kubernetes"))

@@ -112,6 +112,13 @@ class KueueBed:
         kind, _, same = kind.partition("/")
         return self.api.get(kind, name or same, namespace)
 
+    @property
+    def machine(self) -> int:
+        """The first of all its processes."""
+        lines = (self.kubeconfig.parent / "facts").read_text().splitlines()
+        (number,) = (line[len("machine=") :] for line in lines if line.startswith("machine="))
+        return int(number)
+
     # --- programs -------------------------------------------------------------------------------
 
     def kill(self, *programs: str) -> None:
@@ -149,6 +156,11 @@ class KueueBed:
     def site(self, name: str) -> SlurmSite:
         """A site of the whole chain, at which Slurm or the login node itself runs jobs."""
         return SlurmSite(self.kubeconfig.parent / "sites" / name)
+
+    def cluster_of(self, site: str) -> KueueBed:
+        """The cluster of a site that has one; it is a bed, too."""
+        name = f"{self.name}-{site}"
+        return KueueBed(name, NEW, self.kubeconfig.parent.parent / name / "kubeconfig")
 
     # --- users ----------------------------------------------------------------------------------
 

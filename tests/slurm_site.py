@@ -132,10 +132,13 @@ def running(
     nodes: int = 3,
     accounting: bool = True,
     settings: Optional[Mapping[str, str]] = None,
+    *,
+    podman: bool = False,
 ) -> Iterator[SlurmSite]:
     """A site that keeps its files in this folder; ``settings`` are changes of slurm.conf."""
     changes = [f"--set={key}={value}" for key, value in (settings or {}).items()]
     options = [f"--nodes={nodes}", *changes, *([] if accounting else ["--no-accounting"])]
+    options += ["--podman"] if podman else []
     run_script("slurm-site", "up", str(folder), *options)
     try:
         yield SlurmSite(folder)

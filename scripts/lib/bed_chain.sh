@@ -10,11 +10,13 @@ virtual_kubelet_port=10260
 begin_sites=()  # what starts them
 
 # The kinds of sites, each with the script that makes it and has its verbs, and the options of its "up".
-site_kinds=(host slurm htcondor)
-declare -A site_script=([host]=slurm-site [slurm]=slurm-site [htcondor]=condor-site)
+site_kinds=(host slurm htcondor podman kubernetes)
+declare -A site_script=([host]=slurm-site [slurm]=slurm-site [htcondor]=condor-site [podman]=slurm-site
+    [kubernetes]=slurm-site)
 declare -A site_options=(
     [host]="--nodes 0 --no-accounting" [slurm]="--nodes 3 --no-accounting"
-    [htcondor]="--nodes 2")
+    [htcondor]="--nodes 2" [podman]="--nodes 0 --no-accounting --podman"
+    [kubernetes]="--nodes 0 --no-accounting")
 
 # Sites are called by their kind; further ones of a kind get a word more: host-b.
 check_sites() { # NAME...
@@ -94,20 +96,42 @@ begin_chain() {
 
 # One site, with its user at NATS and its submitter.
 start_site() { # NAME
-    local folder=$state/sites/$1 nats=$state/etc/nats
+    local folder=$state/sites/$1 nats=$state/etc/nats kind=${1%%-*} files
+    files=("$nats/credentials/$1.nkey" "$state/pki/ca.crt")
     # Others than root have to read what is in there.
     umask 022
     mkdir -p "$folder"
     # shellcheck disable=SC2086
-    site_does up "$1" ${site_options[${1%%-*}]}
+    site_does up "$1" ${site_options[$kind]}
     site_does lead-to "$1" "$websocket_port" "$address"
-    in_venv scripts.lib.chain_site "$folder" "$1" "$nats/credentials/$1.nkey" "$state/pki/ca.crt"
+    if [ "$kind" = kubernetes ]; then
+        add_cluster "$1"
+        files+=("$folder/kubeconfig")
+    fi
+    in_venv scripts.lib.chain_site "$folder" "$1" "${files[@]}"
     site_does start "$1" submitter
 }
 
 # A verb of the script that has made a site.
 site_does() { # VERB NAME ARGUMENT...
     "$here/${site_script[${2%%-*}]}" "$1" "$state/sites/$2" "${@:3}"
+}
+
+# The cluster of a site, which is a bed of its own: made for a pool as docs/kubernetes.md says, with the right to see
+# nodes, on a cable of the site's. The site's kubeconfig leads to it.
+add_cluster() { # SITE
+    local far=$name-$1 folder=$state/sites/$1 pool=interlink account=interlink-submitter
+    "$here/bed" up kueue --name "$far" >/dev/null
+    in_venv scripts.lib.chain_cluster "$folder" "$(name_bed "$far" && echo "$machine")"
+    (
+        umask 077
+        name_bed "$far"
+        apply <"$repo/docs/examples/kubernetes-pool.yaml"
+        kubectl create clusterrole "$account" --verb get,list --resource nodes
+        kubectl create clusterrolebinding "$account" --clusterrole "$account" --serviceaccount "$pool:$account"
+        account_kubeconfig "$account" "$folder/kubeconfig" "$pool"
+        sed -i 's|server: .*|server: https://kubernetes:6443|' "$folder/kubeconfig"
+    )
 }
 
 in_venv() { PYTHONPATH="$repo" "$venv/bin/python" -P -m "$@"; }
@@ -123,13 +147,13 @@ start_chain() {
     launch operator
 }
 
-# A token of the ServiceAccount that has this name in a namespace of the same name.
-account_token() { kubectl create token "$1" --namespace "$1" --duration 720h || die "no token for $1"; } # NAME
+# A token of a ServiceAccount, whose namespace is of the same name if no other is given.
+account_token() { kubectl create token "$1" --namespace "${2:-$1}" --duration 720h || die "no token for $1"; }
 
 # A kubeconfig with such a token.
-account_kubeconfig() { # NAME FILE
+account_kubeconfig() { # NAME FILE [NAMESPACE]
     local token
-    token=$(account_token "$1")
+    token=$(account_token "$1" "${3:-}")
     sed "/^users:/,\$d" "$KUBECONFIG" >"$2"
     cat >>"$2" <<CONFIG
 users:
@@ -137,7 +161,7 @@ users:
   user: {token: $token}
 contexts:
 - name: bed
-  context: {cluster: bed, user: $1, namespace: $1}
+  context: {cluster: bed, user: $1, namespace: ${3:-$1}}
 current-context: bed
 CONFIG
 }
@@ -286,6 +310,8 @@ end_sites() {
     [ ${#begin_sites[@]} = 0 ] || wait "${begin_sites[@]}" || true
     for folder in "$state"/sites/*/; do
         site=$(basename "$folder")
+        [ "${site%%-*}" != kubernetes ] || "$here/bed" down --name "$name-$site" 9>&- ||
+            die "the cluster of the site $site does not end"
         [ -e "$folder/site.json" ] || continue
         site_does down "$site" 9>&- || die "the site in $folder does not end"
     done

@@ -1,9 +1,10 @@
 """The submitter of a site in a bed: its program and what it reads, in the user's home.
 
-    python -m scripts.lib.chain_site DIR NAME KEY CA
+    python -m scripts.lib.chain_site DIR NAME KEY CA [KUBECONFIG]
 
 DIR is the site's folder, NAME its name at the NATS server and that of its one pool, which begins
-with its kind; KEY and CA are the files with its key there and with who is believed.
+with its kind; KEY and CA are the files with its key there and with who is believed, KUBECONFIG
+leads to the site's cluster, if it has one.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from templates.permissions import inbox_of
 # What a pool without a batch system offers: it has nobody to ask.
 HOST_OFFERS = {"cpu": "8", "memory": "8Gi", "pods": "64"}
 FOLDER = f"/home/{files.USER}/{Path(SUBMITTER).parent}"
+KUBECONFIG = "kubeconfig"
 
 # What is particular to the pools of each kind of site.
 KINDS: dict[str, dict[str, Any]] = {
@@ -32,6 +34,16 @@ KINDS: dict[str, dict[str, Any]] = {
     "htcondor": {
         "backend": "htcondor",
         "build": {"images": {"directory": "/srv/images", "cache": f"{FOLDER}/images"}},
+    },
+    "podman": {
+        "backend": "podman",
+        "resources": HOST_OFFERS,
+        "build": {"runtime": {"name": "podman"}, "podman": {"network": "pasta"}},
+    },
+    "kubernetes": {
+        "backend": "kubernetes",
+        "options": {"kubeconfig": f"{FOLDER}/{KUBECONFIG}", "capacity": "nodes"},
+        "build": {"runtime": {"name": "kubernetes"}, "volumes": {}},
     },
 }
 
@@ -46,14 +58,16 @@ sys.exit(main())
 """
 
 
-def write(site: Site, name: str, key: Path, authority: Path) -> None:
+def write(site: Site, name: str, key: Path, authority: Path, *kubeconfig: Path) -> None:
     """Put all of it there; the site starts the program like its own."""
     program = site.home / SUBMITTER
     folder = program.parent
     for made in (folder, site.home / "pool", site.home / "data"):
         made.mkdir(mode=0o700, exist_ok=True)
-    shutil.copy(key, folder / "nats.nkey")
-    (folder / "nats.nkey").chmod(0o600)
+    secrets = [(key, "nats.nkey"), *((one, KUBECONFIG) for one in kubeconfig)]
+    for source, target in secrets:
+        shutil.copy(source, folder / target)
+        (folder / target).chmod(0o600)
     shutil.copy(authority, folder / "ca.pem")
     program.write_text(PROGRAM.format(python=site.facts["python"], repository=REPOSITORY))
     program.chmod(0o755)
@@ -90,5 +104,5 @@ def _settings(name: str, home: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    directory, name, key, authority = sys.argv[1:]
-    write(Site(Path(directory)), name, Path(key), Path(authority))
+    directory, name, *given = sys.argv[1:]
+    write(Site(Path(directory)), name, *map(Path, given))

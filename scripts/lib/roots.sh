@@ -1,18 +1,18 @@
 # What is done inside of a root file system while it is built. Source common.sh and python.sh first.
 # shellcheck shell=bash disable=SC2154
 
-# A Python environment at $2 in the root $1, with what the submitter needs.
-make_inner_venv() { # ROOT VENV
+# A Python environment at $2 in the root $1, with what the submitter needs, and what some of its extras do.
+make_inner_venv() { # ROOT VENV [EXTRA...]
     rm -rf "${1:?}$2"
     in_root "$1" python3 -m venv "$2" &&
-        requirements | in_root "$1" "$2/bin/python" -m pip install --disable-pip-version-check \
+        requirements "${@:3}" | in_root "$1" "$2/bin/python" -m pip install --disable-pip-version-check \
             --quiet --requirement /dev/stdin && touch "$1$2/.complete"
 }
 
 # The same once more as files, for who installs the submitter where no package index can be reached.
-make_inner_wheels() { # ROOT VENV
+make_inner_wheels() { # ROOT VENV EXTRA...
     rm -rf "${1:?}$2/wheels"
-    { requirements; echo setuptools; echo wheel; } | in_root "$1" "$2/bin/python" -m pip wheel \
+    { requirements "${@:3}"; echo setuptools; echo wheel; } | in_root "$1" "$2/bin/python" -m pip wheel \
         --disable-pip-version-check --quiet --wheel-dir "$2/wheels" --requirement /dev/stdin &&
         touch "$1$2/wheels/.complete"
 }

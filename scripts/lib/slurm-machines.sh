@@ -3,7 +3,8 @@
 # them ends with it. scripts/slurm-site starts it.
 #
 #   slurm-machines.sh site ROOT DIR REPOSITORY FD   the site; gone at once when FD is closed before a line came
-#   slurm-machines.sh machine NAME DIR              one of its machines, inside of the site
+#   slurm-machines.sh machine NAME DIR [GROUP]      one of its machines, inside of the site; with a control group
+#                                                   of that name for podman
 set -euo pipefail
 
 . "${BASH_SOURCE[0]%/*}/machines.sh"
@@ -54,6 +55,9 @@ make_root() { # ROOT DIR REPOSITORY
 make_writable() {
     local folder name
     mkdir -p /run/admin/mounted
+    # On a disk, where home directories are.
+    mkdir -p /home/.interlink
+    mount --bind /home/.interlink /var/lib/interlink
     for name in slurm hosts ssl/certs/ca-certificates.crt; do
         if [ -d "/etc/$name" ]; then mkdir -p "/run/admin/mounted/$name"
         else
@@ -68,6 +72,21 @@ make_writable() {
             overlay "/$folder"
     done
     for name in slurm hosts ssl/certs/ca-certificates.crt; do mount --bind "/run/admin/mounted/$name" "/etc/$name"; done
+}
+
+# What podman wants for a user, as systemd gives it elsewhere: a control group, a folder for what runs, a network
+# device; and mounts that containers share.
+make_rootless() { # GROUP
+    mkdir -p /dev/net
+    [ -e /dev/net/tun ] || mknod -m 666 /dev/net/tun c 10 200
+    mount -t cgroup2 none /sys/fs/cgroup
+    mkdir -p "/sys/fs/cgroup/$1"
+    chown alice:alice "/sys/fs/cgroup/$1" "/sys/fs/cgroup/$1"/cgroup.{procs,subtree_control,threads}
+    # slurm_enter.py puts there who comes.
+    ln -s "/sys/fs/cgroup/$1/cgroup.procs" /run/users
+    mkdir -m 700 /run/user/1000
+    chown alice:alice /run/user/1000
+    mount --make-rshared /
 }
 
 case $1 in
@@ -89,6 +108,7 @@ machine)
     mkdir -p "$3/home"
     mount --bind /home "$3/home"
     [ "$2" != login ] || make_writable
+    [ -z "${4:-}" ] || make_rootless "$4"
     be_machine
     ;;
 esac

@@ -3,9 +3,9 @@
 # shellcheck shell=bash disable=SC2154
 
 # Raise this when the packages or the set-up below change: the old folder is then left unused.
-slurm_version=3
+slurm_version=4
 slurm_packages=(slurm-wlm slurm-client slurmdbd slurm-wlm-mysql-plugin munge mariadb-server openmpi-bin
-    nftables iproute2 iputils-ping python3 python3-venv docker-registry openssl)
+    nftables iproute2 iputils-ping python3 python3-venv docker-registry openssl catatonit)
 
 # Set $slurm_root to where it is (or will be), and $slurm_venv to its Python environment, as seen inside.
 name_slurm_root() {
@@ -13,7 +13,7 @@ name_slurm_root() {
     site=$("$here/site-root" path)
     slurm_root=$cache/slurm-${site##*/}-$slurm_version
     find_python
-    slurm_venv=/opt/interlink/$(requirements | sha256sum | cut -c1-12)
+    slurm_venv=/opt/interlink/$(requirements kubernetes | sha256sum | cut -c1-12)
 }
 
 # Build what is not there yet. Two of our scripts may start at the same moment: one builds, the other waits.
@@ -30,7 +30,8 @@ build_slurm_root() {
         make_slurm_venv >>"$slurm_root.log" 2>&1 || die "pip could not install it: see $slurm_root.log"
     fi
     if [ ! -e "$slurm_root$slurm_venv/wheels/.complete" ]; then
-        make_slurm_wheels >>"$slurm_root.log" 2>&1 || die "pip could not get the wheels: see $slurm_root.log"
+        make_inner_wheels "$slurm_root" "$slurm_venv" kubernetes >>"$slurm_root.log" 2>&1 ||
+            die "pip could not get the wheels: see $slurm_root.log"
     fi
     exec 8>&-
 }
@@ -56,7 +57,7 @@ copy_site_root() {
 install_slurm() {
     in_slurm_root apt-get -q -o Acquire::Check-Valid-Until=false update &&
         in_slurm_root apt-get -q -y install --no-install-recommends "${slurm_packages[@]}" &&
-        rm -rf "$slurm_root"/var/cache/apt/archives/*.deb
+        mkdir "$slurm_root/var/lib/interlink" && rm -rf "$slurm_root"/var/cache/apt/archives/*.deb
 }
 
 # sid's MariaDB client does not get along with slurmdbd ("_check_mysql_concat_is_sane" is its last word),
@@ -131,14 +132,6 @@ make_database() (
             --python "$slurm_venv/bin/python" "$folder"
 )
 
-make_slurm_venv() { make_inner_venv "$slurm_root" "$slurm_venv"; }
-
-# The same once more as files, for who installs the submitter where no package index can be reached.
-make_slurm_wheels() {
-    rm -rf "${slurm_root:?}$slurm_venv/wheels"
-    { requirements; echo setuptools; echo wheel; } | in_slurm_root "$slurm_venv/bin/python" -m pip wheel \
-        --disable-pip-version-check --quiet --wheel-dir "$slurm_venv/wheels" --requirement /dev/stdin &&
-        touch "$slurm_root$slurm_venv/wheels/.complete"
-}
+make_slurm_venv() { make_inner_venv "$slurm_root" "$slurm_venv" kubernetes; }
 
 in_slurm_root() { in_root "$slurm_root" "$@"; }

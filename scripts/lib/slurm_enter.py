@@ -17,6 +17,7 @@ from collections.abc import Sequence
 
 KINDS = ("user", "uts", "ipc", "net", "pid", "mnt")  # files last: /proc is another one after it
 PASSED_ON = ("SIGHUP", "SIGINT", "SIGQUIT", "SIGTERM", "SIGUSR1", "SIGUSR2", "SIGCONT")
+USERS = "/run/users"  # where users' processes belong, on machines that have a control group for it
 PR_SET_PDEATHSIG = 1
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -38,6 +39,9 @@ def join(pid: int) -> None:
 def become(user: str, directory: str, command: Sequence[str]) -> None:
     """Turn into the command; returns only by an error."""
     person = pwd.getpwnam(user)
+    if person.pw_uid != 0 and os.path.exists(USERS):
+        file = os.open(USERS, os.O_WRONLY | os.O_CLOEXEC)
+        os.write(file, b"0")
     if person.pw_uid != 0:
         os.initgroups(user, person.pw_gid)
         os.setresgid(person.pw_gid, person.pw_gid, person.pw_gid)
@@ -54,6 +58,8 @@ def become(user: str, directory: str, command: Sequence[str]) -> None:
         "LANG": "C.UTF-8",
         "PATH": path,
     }
+    if os.path.isdir(f"/run/user/{person.pw_uid}"):
+        environment["XDG_RUNTIME_DIR"] = f"/run/user/{person.pw_uid}"
     # Python could not look for the command: its own modules are out of reach by now.
     os.execve("/usr/bin/env", ["env", *command], environment)  # noqa: S606 - no shell is what we want
 

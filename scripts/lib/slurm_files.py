@@ -14,6 +14,7 @@ MIRRORED = "docker.io registry-1.docker.io index.docker.io"  # what the site's o
 
 # The network inside, which is the same in each site and seen by none but itself, and the way out.
 ADDRESSES = {"ctl": "10.77.0.1", "login": "10.77.0.2"}
+CLUSTER = "10.77.0.5"  # of a cluster in it, if there is one (chain_cluster.py)
 LOGIN_OUTSIDE, OUTSIDE = "192.0.2.2", "192.0.2.1"
 
 SETTINGS = {
@@ -163,6 +164,7 @@ max-allowed-packet=64M
 def hosts(nodes: Sequence[str]) -> str:
     """/etc/hosts of every machine of the site."""
     lines = ["127.0.0.1 localhost", f"{OUTSIDE} {CENTRE_NAMES}", f"{ADDRESSES['login']} {MIRRORED}"]
+    lines.append(f"{CLUSTER} kubernetes")
     lines += [f"{address} {name}" for name, address in addresses(nodes).items()]
     return "\n".join(lines) + "\n"
 

@@ -157,9 +157,9 @@ def start_building(command: Sequence[str], directory: Path, hold: int) -> Machin
     return _start([*_APART, "--fork", "--kill-child", *command], log, 1, hold)
 
 
-def start_machine(site: Machine, name: str, directory: Path) -> Machine:
-    """One machine, with no cable yet."""
-    command = ["bash", f"{INSIDE}/{SCRIPT.name}", "machine", name, str(directory)]
+def start_machine(site: Machine, name: str, directory: Path, *group: str) -> Machine:
+    """One machine, with no cable yet; with a control group for podman, if there is to be one."""
+    command = ["bash", f"{INSIDE}/{SCRIPT.name}", "machine", name, str(directory), *group]
     return start_inside(site, command, directory)
 
 
@@ -178,6 +178,16 @@ def start_relay(site: Machine, outside: Machine, address: tuple[str, int], file:
     arguments = ["scripts.lib.slurm_relay", str(outside.pid), address[0], str(address[1]), file]
     log = file.parent / "log" / "relay.log"
     _start([*into, *command, *map(str, arguments)], log, 0)
+
+
+def remove_group(name: str) -> bool:
+    """Remove a control group with all below it, once nothing runs there; whether it is gone."""
+    places = [f"/sys/fs/cgroup/{name}", f"/sys/fs/cgroup/unified/{name}"]
+    for place in places:
+        for folder, _, _ in os.walk(place, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+    return not any(map(os.path.exists, places))
 
 
 def network(machine: Machine, lines: Sequence[str]) -> None:

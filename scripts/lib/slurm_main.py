@@ -13,11 +13,12 @@ from scripts.lib.slurm_up import Plan, prepare_database, up
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, choices=range(65), default=3, metavar="N")
     parser.add_argument("--no-accounting", dest="accounting", action="store_false")
+    parser.add_argument("--podman", action="store_true")
 
 
 def _plan(asked: argparse.Namespace) -> Plan:
     changes = site_main.changes(asked.set)
-    return Plan(asked.root, asked.python, asked.nodes, asked.accounting, changes)
+    return Plan(asked.root, asked.python, asked.nodes, asked.accounting, asked.podman, changes)
 
 
 def _up(site: Site, asked: argparse.Namespace) -> str:

@@ -24,6 +24,7 @@ from scripts.lib.slurm_machines import (
     connect,
     connect_two,
     network,
+    remove_group,
     start_machine,
     until,
 )
@@ -129,9 +130,15 @@ class Site:
 
     # --- machines and programs ------------------------------------------------------------------
 
+    @property
+    def group(self) -> str:
+        """The control group of its users, if podman is for them."""
+        return f"interlink-site-{self.building.pid}" if self.facts.get("podman") else ""
+
     def start_machine(self, name: str) -> None:
         """One machine with its cables, on which nothing runs but what tells users apart."""
-        machine = start_machine(self.building, name, self.directory)
+        group = [self.group] if self.group and name == "login" else []
+        machine = start_machine(self.building, name, self.directory, *group)
         self.note(machines={**self.facts["machines"], name: machine})
         if name != OUTSIDE:
             connect(self.building, name, machine, files.addresses(self.nodes)[name])
@@ -153,10 +160,16 @@ class Site:
             if self.file.exists():
                 for first in self.facts["machines"].values():
                     Machine(*first).wake_those_above()
-                self.building.kill()
-                self.file.unlink()
+                self.end()
             for name in ("root", "spool", "database"):
                 shutil.rmtree(self.directory / name, ignore_errors=True)
+
+    def end(self) -> None:
+        """All that runs, at once."""
+        self.building.kill()
+        if self.group:
+            until(lambda: remove_group(self.group), PATIENCE_S, f"the end of {self.group}")
+        self.file.unlink()
 
     # --- what happens to sites ------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class Plan(NamedTuple):
     python: str  # in there, with what our packages need
     nodes: int = 3  # with none there is no Slurm either: a login node and nothing else
     accounting: bool = True
+    podman: bool = False  # whether users run containers with podman on the login node
     changes: Mapping[str, str] = {}  # of slurm.conf
 
 
@@ -85,13 +86,13 @@ def _building(site: Site, plan: Plan) -> Iterator[None]:
         building = start_site(plan.root, site.directory, reading)
         nodes = files.node_names(plan.nodes)
         site.note(site=building, machines={}, nodes=nodes, accounting=plan.accounting)
+        site.note(podman=plan.podman)
         site.note(python=plan.python, **_ways(site))
         yield
         os.write(writing, b"ready\n")
     except BaseException:
         if site.file.exists():
-            site.building.kill()
-            site.file.unlink()
+            site.end()
         raise
     finally:
         os.close(reading)

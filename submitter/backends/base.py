@@ -110,9 +110,9 @@ class Backend(ABC):
         """Remove what ended jobs have left in the batch system; names of those that are clean."""
         return {ticket.name for ticket in tickets}
 
-    def bring_logs(self, name: str, container: str) -> None:
-        """Have the files of a container's log say what it says by now."""
-        return
+    def bring_logs(self, name: str, container: str) -> bool:
+        """Have the files of a container's log say what it says by now; whether they do."""
+        return True
 
     def tidy(self) -> None:
         """Remove what jobs have left whose directories are gone: at the start, and now and then."""

@@ -16,7 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Optional
+from typing import Any, Optional
 
 from submitter.backends import kubernetes_capacity, kubernetes_options, kubernetes_states
 from submitter.backends.base import Backend, Sighting, Ticket
@@ -220,16 +220,17 @@ class Kubernetes(Backend):
             os.rename(f"{target}.tmp", target)
             self._said[name, line.stream] = line.values
 
-    def bring_logs(self, name: str, container: str) -> None:
-        self._bring(name, container, now=False)
+    def bring_logs(self, name: str, container: str) -> bool:
+        pod = self._pods.known().get(name) or {}
+        told = kubernetes_states.containers(pod)
+        return all(self._bring(name, one, now=False) for one in told if one["name"] == container)
 
-    def _bring(self, name: str, container: str, *, now: bool) -> None:
-        pod = self._pods.known().get(name)
-        for told in kubernetes_states.containers(pod or {}):
-            if told["name"] == container:
-                start = int(told.get("restartCount") or 0)
-                directory = self._job_directory(name)
-                self._logs.bring(name, directory, container, start, now=now)
+    def _bring(self, name: str, told: Mapping[str, Any], *, now: bool) -> bool:
+        """Whether all is here that it has written; False when that cannot be told."""
+        start = int(told.get("restartCount") or 0)
+        directory = self._job_directory(name)
+        brought = self._logs.bring(name, directory, told["name"], start, now=now)
+        return brought or not kubernetes_states.has_run(told)
 
     # --- ending ---------------------------------------------------------------------------------
 
@@ -252,15 +253,20 @@ class Kubernetes(Backend):
         return clean
 
     def _has_last_words(self, name: str, pod: Json) -> bool:
-        """Whether its logs are here; a node that cannot be asked is not waited for for ever."""
+        """Whether its logs are here; a node that does not tell is not waited for for ever."""
+        words = "its node does not know it"
         try:
-            for told in kubernetes_states.containers(pod):
-                self._bring(name, told["name"], now=True)
+            # All of them are asked for, also when one is not told.
+            told = kubernetes_states.containers(pod)
+            brought = [self._bring(name, one, now=True) for one in told]
+            if all(brought):
+                return True
         except BackendUnavailable as error:
-            since = self._silent.setdefault(name, time.monotonic())
-            if time.monotonic() - since < PATIENCE_S:
-                return False
-            logger.warning("pool=%s job=%s: its log is lost: %s", self.pool.name, name, error)
+            words = str(error)
+        since = self._silent.setdefault(name, time.monotonic())
+        if time.monotonic() - since < PATIENCE_S:
+            return False
+        logger.warning("pool=%s job=%s: its log is lost: %s", self.pool.name, name, words)
         return True
 
     def _forget(self, ticket: Ticket) -> None:

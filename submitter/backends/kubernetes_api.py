@@ -1,12 +1,14 @@
 """The edge to a site's cluster: the only module of the submitter that imports its client.
 
-The client finds the cluster, its credentials (renewed as they run out) and TLS. The few calls that
-are needed go over its connections, with JSON in and JSON out.
+The client finds the cluster, its credentials and TLS. What has run out it renews where it can; when
+credentials are refused all of it is read again: who brings new ones has put them into their files.
+The few calls that are needed go over its connections, with JSON in and JSON out.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import urllib.parse
 from collections.abc import Iterator, Mapping
 from typing import Any, Optional
@@ -22,6 +24,10 @@ CONNECT_S, READ_S = 5, 20
 PLAIN = "application/json"
 STRATEGIC = "application/strategic-merge-patch+json"
 PAGE = 500
+UNAUTHORIZED = 401
+# What is refused to the account rather than to an object; by one that has just started, for want of
+# rules that it has yet to read.
+_WITHOUT_RIGHTS = re.compile(r'User ".*" cannot \w+ resource')
 
 Json = dict[str, Any]
 
@@ -38,17 +44,21 @@ class Api:
     """The objects of one namespace, one call each."""
 
     def __init__(self, kubeconfig: str, namespace: str, where: str) -> None:
-        settings = client.Configuration()
+        self._kubeconfig, self._where = kubeconfig, where
+        self._access = self._read_access()
+        self._namespaced = f"/api/v1/namespaces/{urllib.parse.quote(namespace)}"
+
+    def _read_access(self) -> tuple[Any, Any]:
+        """The client's settings, and its connections."""
+        settings: Any = client.Configuration()
         try:
-            if kubeconfig:
-                config.load_kube_config(kubeconfig, client_configuration=settings)
+            if self._kubeconfig:
+                config.load_kube_config(self._kubeconfig, client_configuration=settings)
             else:
                 config.load_incluster_config(client_configuration=settings)
+            return settings, client.ApiClient(settings).rest_client.pool_manager
         except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
-            raise ConfigError(f"{where}: kubeconfig", one_line(str(error))) from None
-        self._settings: Any = settings
-        self._connections = client.ApiClient(settings).rest_client.pool_manager
-        self._namespaced = f"/api/v1/namespaces/{urllib.parse.quote(namespace)}"
+            raise ConfigError(f"{self._where}: kubeconfig", one_line(str(error))) from None
 
     # --- one object -----------------------------------------------------------------------------
 
@@ -126,7 +136,7 @@ class Api:
     ) -> Json:
         try:
             answer = self._request(method, path, body, kind, READ_S, preload_content=True)
-        except (urllib3.exceptions.HTTPError, OSError, config.ConfigException) as error:
+        except _UNREACHABLE as error:
             raise BackendUnavailable(one_line(f"{what}: {error}")) from None
         if answer.status >= 300:
             raise _failure(what, answer.status, answer.data)
@@ -145,7 +155,7 @@ class Api:
                 yield from _split(answer.stream(64 * 1024, decode_content=True))
             finally:
                 answer.close()
-        except (urllib3.exceptions.HTTPError, OSError, config.ConfigException) as error:
+        except _UNREACHABLE as error:
             raise BackendUnavailable(one_line(f"{what}: {error}")) from None
 
     def _request(
@@ -158,19 +168,30 @@ class Api:
         *,
         preload_content: bool,
     ) -> Any:
+        text = None if body is None else json.dumps(body).encode()
+        options = {
+            "body": text,
+            "timeout": urllib3.Timeout(connect=CONNECT_S, read=seconds),
+            "retries": False,
+            "preload_content": preload_content,
+        }
+        answer = self._ask(method, path, kind, options)
+        if answer.status == UNAUTHORIZED:
+            answer.close()
+            self._access = self._read_access()
+            answer = self._ask(method, path, kind, options)
+        return answer
+
+    def _ask(self, method: str, path: str, kind: str, options: Mapping[str, Any]) -> Any:
+        settings, connections = self._access
         headers = {"Accept": PLAIN, "Content-Type": kind, "User-Agent": "interlink-submitter"}
-        for entry in self._settings.auth_settings().values():
+        for entry in settings.auth_settings().values():
             if entry.get("value"):
                 headers[entry["key"]] = entry["value"]
-        return self._connections.request(
-            method,
-            self._settings.host + path,
-            body=None if body is None else json.dumps(body).encode(),
-            headers=headers,
-            timeout=urllib3.Timeout(connect=CONNECT_S, read=seconds),
-            retries=False,
-            preload_content=preload_content,
-        )
+        return connections.request(method, settings.host + path, headers=headers, **options)
+
+
+_UNREACHABLE = (urllib3.exceptions.HTTPError, OSError, config.ConfigException, ConfigError)
 
 
 def _with(path: str, query: Mapping[str, str]) -> str:
@@ -204,6 +225,7 @@ def _failure(what: str, status: int, data: bytes) -> SubmitterError:
         words = str(json.loads(data)["message"])
     except (ValueError, KeyError, TypeError):
         words = f"status {status}"
-    if status >= 500 or status in (401, 408, 429):
+    rights = status == 403 and _WITHOUT_RIGHTS.search(words)
+    if status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
         return BackendUnavailable(one_line(f"{what}: {words}"))
     return Refused(what, status, words)

@@ -36,37 +36,43 @@ class Logs:
         self._api = api
         self._asked: dict[str, float] = {}
 
-    def bring(self, pod: str, directory: str, container: str, start: int, *, now: bool) -> None:
-        """Have the files say what the log says by now; ``now``: however lately it was asked."""
+    def bring(self, pod: str, directory: str, container: str, start: int, *, now: bool) -> bool:
+        """Have the files say what the log says by now; ``now``: however lately it was asked.
+
+        Whether they do: another submitter may be at it, and there may be no log.
+        """
         path = path_of(directory, container, start)
         if not now and time.monotonic() - self._asked.get(path, 0.0) < AGAIN_AFTER_S:
-            return
+            return True
         os.makedirs(f"{directory}/logs", 0o700, exist_ok=True)
         with locked(f"{path}.seen-lock", wait=False) as mine:
             if mine:
                 before = path_of(directory, container, start - 1)
                 if start > 0 and not os.path.exists(before):
                     self._append(pod, container, before, {"previous": "true"})
-                self._append(pod, container, path, {})
-        self._asked[path] = time.monotonic()
+                mine = self._append(pod, container, path, {})
+        if mine:
+            self._asked[path] = time.monotonic()
+        return mine
 
     def forget(self, directory: str) -> None:
         """Of a job that is over."""
         for path in [path for path in self._asked if path.startswith(f"{directory}/")]:
             del self._asked[path]
 
-    def _append(self, pod: str, container: str, path: str, query: dict[str, str]) -> None:
+    def _append(self, pod: str, container: str, path: str, query: dict[str, str]) -> bool:
         seen = _read_seen(path)
         asked = {"container": container, "timestamps": "true", **query}
         if seen.last:
             asked["sinceTime"] = seen.last
         try:
             seen = _write(path, seen, self._api.log(pod, asked))
-        except Refused:  # it has not begun, or is gone
-            return
+        except Refused:  # it has not begun, or is gone, or its node does not know it yet
+            return False
         with open(f"{path}.seen.new", "w", encoding="ascii") as file:
             file.write(f"{seen.size} {seen.last} {seen.same}\n")
         os.rename(f"{path}.seen.new", f"{path}.seen")
+        return True
 
 
 def _read_seen(path: str) -> Seen:

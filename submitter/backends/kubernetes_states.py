@@ -16,6 +16,8 @@ from templates.states import ENDED, QUEUED, STARTED
 Json = Mapping[str, Any]
 LONGEST_MESSAGE = 4096  # bytes
 _OVER = ("Succeeded", "Failed")
+# Conditions with which the cluster says why it ends a pod: its scheduler and its nodes; Kueue.
+_ENDING = ("DisruptionTarget", "TerminationTarget")
 
 
 class Line(NamedTuple):
@@ -35,7 +37,9 @@ def sighting(pod: Json) -> Sighting:
         return Sighting(STARTED)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return Sighting(QUEUED, condition.get("reason") or "", condition.get("message") or "")
+            gates = [gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
+            words = [condition.get("message") or "", ", ".join(gates)]
+            return Sighting(QUEUED, condition.get("reason") or "", ": ".join(filter(None, words)))
     return Sighting(QUEUED)
 
 
@@ -76,6 +80,12 @@ def containers(pod: Json) -> Iterator[Json]:
     status = pod.get("status") or {}
     for key in ("initContainerStatuses", "containerStatuses"):
         yield from status.get(key) or ()
+
+
+def has_run(container: Json) -> bool:
+    """Whether one that has ended had begun, and so may have written something."""
+    ended = (container.get("state") or {}).get("terminated") or {}
+    return bool(ended.get("startedAt"))
 
 
 def exit_code(pod: Json) -> int:
@@ -131,7 +141,17 @@ def _restarts(container: Json) -> int:
 
 
 def _words(status: Json) -> str:
-    return ": ".join(str(status[key]) for key in ("reason", "message") if status.get(key))
+    """Why the pod itself has failed, or why the cluster ends it."""
+    ending = [
+        condition
+        for condition in status.get("conditions") or ()
+        if condition.get("type") in _ENDING and condition.get("status") == "True"
+    ]
+    for told in (status, *ending):
+        words = ": ".join(str(told[key]) for key in ("reason", "message") if told.get(key))
+        if words:
+            return words
+    return ""
 
 
 def _hex(text: str) -> str:

@@ -17,7 +17,8 @@ from tests.bench.rows import Row
 BENCHMARKS = {
     "translate": "pods translated per second, against a bare Flask under gunicorn",
     "apptainer": "one job under Apptainer, against a bare apptainer exec with the same image",
-    "podman": "a hello pod on a podman host, against podman run of the same image",
+    "podman": "a hello pod on a podman host, against podman run; calls of podman with 1,000 pods",
+    "kubernetes": "calls to the API server of a cluster that is a pool, with 1,000 running pods",
     "create": "pods created per second, up to the journal at the site",
     "status": "GET /status of one pod, and of a thousand in one call",
     "logs": "a log of 1 GB through getLogs",

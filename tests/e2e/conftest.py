@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.queues import Queue
 from tests.e2e.traces import processes_of, traces
 from tests.e2e.users import User
 from tests.kueue_bed import KueueBed, running, until
@@ -51,3 +52,11 @@ def user(chain: KueueBed) -> Iterator[User]:
     found = User(chain, f"t{uuid.uuid4().hex[:6]}")
     yield found
     found.go()
+
+
+@pytest.fixture
+def queue(user: User) -> Iterator[Queue]:
+    found = Queue(user)
+    yield found
+    user.kubectl("delete", "jobs", "--all", "--wait=true", seconds=120)
+    user.bed.kubectl("delete", "masterqueue", found.name, "--ignore-not-found")

@@ -7,75 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.queues import Queue
 from tests.e2e.sites import full
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
 from tests.kueue_bed import KueueBed, until
 
 Json = dict[str, Any]
-FOR_EVER = "sleep 600"
-
-
-class Queue:
-    """A MasterQueue of a test's own on the bed's two pools, with a queue that borrows from it."""
-
-    def __init__(self, user: User) -> None:
-        self.user, self.name = user, f"mq-{user.name}"
-        self.borrower = user.name
-        self.sites: Json = {"pools": ["host", "slurm"], "virtualNode": VIRTUAL_NODE}
-        lent = [{"queue": self.borrower}]
-        self.flavors: list[Json] = [
-            {"name": "sites", "natsFlavor": self.sites, "canLendTo": lent},
-        ]
-
-    def lend_a_node(self) -> None:
-        """The cluster's own node has room for one more job."""
-        self.flavors.append(
-            {
-                "name": "local-cpu",
-                "localFlavor": {},
-                "nominalQuota": {"cpu": 1, "memory": "1Gi", "pods": 5},
-                "canLendTo": [{"queue": self.borrower}],
-            }
-        )
-
-    def apply(self, **spec: Any) -> None:
-        self.user.bed.apply(
-            {
-                "apiVersion": "vk.io/v1",
-                "kind": "MasterQueue",
-                "metadata": {"name": self.name},
-                "spec": {"flavors": self.flavors, **spec},
-            }
-        )
-        self.user.queue(self.borrower)
-
-    def until_pools(self, **wanted: str) -> None:
-        """Wait until pools are in these states."""
-
-        def look() -> bool:
-            status = self.user.bed.get("masterqueues.vk.io", self.name).get("status") or {}
-            found = {pool["name"]: pool["state"] for pool in status.get("pools") or ()}
-            return all(found.get(name) == state for name, state in wanted.items())
-
-        until(look, 90, f"pools {wanted}")
-
-    def until_there(self) -> None:
-        """Wait until both pools are in it."""
-        self.until_pools(host="Active", slurm="Active")
-
-    def flavor(self, pool: str) -> str:
-        return f"{self.name}.sites.{pool}"
-
-    def job(self, name: str, script: str = FOR_EVER, **more: Any) -> None:
-        self.user.job(name, script, queue=self.borrower, **more)
-
-
-@pytest.fixture
-def queue(user: User) -> Iterator[Queue]:
-    found = Queue(user)
-    yield found
-    user.kubectl("delete", "jobs", "--all", "--wait=true", seconds=120)
-    user.bed.kubectl("delete", "masterqueue", found.name, "--ignore-not-found")
 
 
 def node_of(user: User, job: str) -> str:

@@ -99,7 +99,8 @@ class Trouble:
         pause_s: tuple[float, float] = PAUSE_S,
     ) -> None:
         self._bed, self._faults, self._pause_s = bed, list(faults), pause_s
-        self._administered = [site for site in map(bed.site, SITES) if site.nodes]
+        sites = [site for site in map(bed.site, SITES) if site.file.exists()]
+        self._administered = [site for site in sites if site.nodes]
         self._random = random.Random(seed)
         self._over = threading.Event()
         self._executor = ThreadPoolExecutor(1)

@@ -23,7 +23,8 @@ TEXT = (REPO / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 
 def example(page: str, folder: Path) -> Pool:
     text = (REPO / "docs" / page).read_text(encoding="utf-8")
-    (found,) = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    blocks = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (found,) = (block for block in blocks if "backend: " in block)
     (pool,) = load(textwrap.dedent(found), "example", folder).pools
     return pool
 

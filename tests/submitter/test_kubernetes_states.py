@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from submitter.backends import kubernetes_states as states
 from submitter.backends.kubernetes_capacity import of_nodes, of_quota
 from templates.results import JobState, fold, parse_lines
@@ -52,6 +54,15 @@ def test_a_pod_that_waits_for_a_node_has_the_schedulers_words() -> None:
     assert not [*states.lines(waits)]
 
 
+def test_a_pod_that_waits_in_a_queue_of_the_clusters_says_what_holds_it() -> None:
+    condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
+    waits = pod("Pending", startTime=None, conditions=[{**condition, "message": "it is gated"}])
+    waits["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
+    seen = states.sighting(waits)
+    assert (seen.phase, seen.reason) == ("queued", "SchedulingGated")
+    assert seen.message == "it is gated: kueue.x-k8s.io/admission"
+
+
 def test_a_container_that_waits() -> None:
     waiting = {"reason": "ImagePullBackOff", "message": "back-off, wait"}
     main = folded(pod("Pending", container(waiting=waiting))).containers["main"]
@@ -97,6 +108,17 @@ def test_a_pod_that_is_gone() -> None:
     assert (gone.phase, gone.exit_code) == ("ended", 137)
     assert gone.message == "the pod was deleted in the site's cluster"
     assert states.deleted(pod("Succeeded", container(terminated=ended(0)))).exit_code == 0
+
+
+@pytest.mark.parametrize("kind", ["DisruptionTarget", "TerminationTarget"])
+def test_a_pod_that_the_cluster_ends_says_why(kind: str) -> None:
+    condition = {"type": kind, "status": "True", "reason": "Preempted", "message": "for another"}
+    runs = pod("Running", container(running={"startedAt": BEGIN}), conditions=[condition])
+    assert states.deleted(runs).message == "Preempted: for another"
+    over = pod("Failed", container(terminated=ended(143)), conditions=[condition])
+    assert states.sighting(over).message == "Preempted: for another"
+    over["status"]["conditions"][0]["status"] = "False"
+    assert states.sighting(over).message == ""
 
 
 # --- what is offered ------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,10 @@ from submitter.errors import BackendUnavailable
 from submitter.polling import Polling
 from submitter.scanner import load
 from submitter.site import Site
+from submitter.submission import Submission
 from submitter.table import Entry
 from templates.messages import Delete
+from templates.results import parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.submitter.fakes import moody, site_of
 from tests.submitter.rig import job_of
@@ -200,6 +203,46 @@ def test_an_end_is_told_the_same_way_after_a_restart(site: Site, entry: Entry) -
     assert again.final
     assert again.dump() == entry.dump()
     assert again.native == "17"
+
+
+FINISHED = "state=finished exit=0 message="
+
+
+def waiting_one(site: Site) -> Entry:
+    """A job that stands in our queue, as far as this submitter knows."""
+    job = job_of()
+    site.journal.store([job])
+    entry = known(site, job.name)
+    entry.look(entry.outlook._replace(phase=QUEUED, reason="Queued", message="waits for its turn"))
+    return entry
+
+
+def test_the_end_of_a_job_that_another_submitter_has_handed_over(site: Site) -> None:
+    entry = waiting_one(site)
+    site.journal.write(f"{site.journal.of(entry.name)}/native", b"17")
+    write_records(site, entry, record(entry, "job", 2, FINISHED))
+    entry.hear(load(site.journal, entry.name).records)  # type: ignore[union-attr]
+    asyncio.run(Ending(site, Submission(site.journal, site.backend).learned).step())
+    again = known(site_of(Path(site.journal.directory)), entry.name)
+    assert (again.final, again.native) == (True, "17")
+    told = json.loads(again.dump())
+    assert (told["phase"], told.get("message", "")) == (ENDED, "")
+
+
+def test_an_end_is_not_written_down_before_it_is_known_what_it_is_the_end_of(site: Site) -> None:
+    """The other submitter was killed before it had noted the job's identity."""
+    entry = waiting_one(site)
+    (Path(site.journal.of(entry.name)) / "submitting").touch()
+    entry.hear(parse_lines(record(entry, "job", 2, FINISHED)))
+    moody(site).taken.append(entry.name)
+    moody(site).trouble = BackendUnavailable("down")
+    ending = Ending(site, Submission(site.journal, site.backend).learned)
+    asyncio.run(ending.step())
+    assert (entry.final, ending.waits) == (False, True)
+    moody(site).trouble = None
+    asyncio.run(ending.step())
+    assert (entry.final, entry.cleaned, ending.waits) == (True, True, False)
+    assert known(site_of(Path(site.journal.directory)), entry.name).native == "found"
 
 
 def test_a_deleted_job_that_ends_without_a_word_was_deleted(site: Site, entry: Entry) -> None:

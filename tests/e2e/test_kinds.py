@@ -1,0 +1,90 @@
+"""Sites of the kinds that have no batch system: a podman host, and a cluster of its own.
+
+They have a chain for themselves: that of the other tests has sites that run pods in one way.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.e2e.queues import Queue
+from tests.e2e.remains import remains
+from tests.e2e.test_job import DOCUMENTED
+from tests.e2e.users import VIRTUAL_NODE, User, goes_to
+from tests.kubernetes_pool import user_of
+from tests.kueue_bed import KueueBed, running, until
+from tests.site import pod, sh
+
+KINDS = ("kubernetes", "podman")
+TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[KueueBed]:
+    with running(f"kinds-{os.getpid()}", sites=KINDS) as found:
+        yield found
+    folder = found.kubeconfig.parent.parent
+    # Who has held the bed for us looks after it once more, and goes.
+    until(lambda: not list(folder.glob(f"{found.name}*")), 30, "the end of both clusters")
+
+
+@pytest.fixture
+def left(chain: KueueBed) -> Callable[[str], list[str]]:
+    """What there is at a site of any pod."""
+
+    def look(site: str) -> list[str]:
+        if site == "podman":
+            said = chain.site(site).login("podman", "ps", "--all", "--format", "{{.Names}}")
+            return said.split()
+        cluster = chain.cluster_of(site)
+        lists = [cluster.get(kind, namespace="interlink") for kind in ("pods", "secrets")]
+        return [item["metadata"]["name"] for found in lists for item in found["items"]]
+
+    return look
+
+
+@pytest.mark.parametrize("site", KINDS)
+def test_the_documented_job_runs_there(
+    chain: KueueBed, queue: Queue, site: str, left: Callable[[str], list[str]]
+) -> None:
+    user = queue.user
+    queue.sites["pools"] = [site]
+    queue.apply()
+    queue.until_pools(**{site: "Active"})
+    job: dict[str, Any] = yaml.safe_load(DOCUMENTED.read_text())
+    job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = queue.borrower
+    user.create(job)
+    assert user.until_admitted("hello") == queue.flavor(site)
+    (found,) = until(lambda: user.pods_of("hello"), what="the job's pod")
+    name, uid = found["metadata"]["name"], found["metadata"]["uid"]
+    user.until_phase(name, "Running")
+    assert any(uid in one for one in left(site))
+    said = user.kubectl("logs", "-f", "job/hello", seconds=120)
+    assert re.fullmatch(r"hello from \S+\nbye\n", said)
+    user.until_job("hello", "Complete")
+    ended = user.pod(name)
+    assert (ended["spec"]["nodeName"], ended["status"]["phase"]) == (VIRTUAL_NODE, "Succeeded")
+    state = ended["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (state["exitCode"], state["reason"]) == (0, "Completed")
+    until(lambda: not left(site), 60, f"the end of {left(site)}")
+    assert user.log(name) == said
+    user.kubectl("delete", "job", "hello")
+    until(lambda: not remains(chain, KINDS, [uid]), 120, "the end of all at the site")
+
+
+def test_a_pod_in_the_sites_cluster_has_the_token_of_the_first(chain: KueueBed, user: User) -> None:
+    """Whose virtual kubelet has asked for it; that of the site's cluster knows nothing of it."""
+    node = {"kubernetes.io/hostname": VIRTUAL_NODE}
+    spec = {"nodeSelector": node, "tolerations": goes_to("kubernetes")}
+    user.create(pod(sh(f"ls {TOKEN}; cat {TOKEN}/token"), name="token", **spec))
+    user.until_ended("token")
+    *files, token = user.log("token").split()
+    assert {"ca.crt", "namespace", "token"} == {*files}
+    assert user_of(chain, token) == f"system:serviceaccount:{user.name}:default"
+    assert user_of(chain.cluster_of("kubernetes"), token) == ""
