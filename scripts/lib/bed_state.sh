@@ -50,13 +50,13 @@ lock_bed() {
     do :; done
 }
 
-# When the process $1 began, as another one with its number would not have; nothing when there is none.
-# With $2, as seen by the machine.
+# When the process $1 began, as another one with its number would not have; nothing when there is none, or when it is
+# dead with all its threads: before that one of them may hold its ports. With $2, as seen by the machine.
 began() {
     local line words
     { line=$(cat "${2:-}/proc/$1/stat"); } 2>/dev/null || return 0
     read -r -a words <<<"${line##*) }"
-    [ "${words[0]}" = Z ] || echo "${words[19]}"
+    [ "${words[0]}" = Z ] && [ "${words[17]}" -le 1 ] || echo "${words[19]}"
 }
 
 bed_is_up() { [ -n "$machine" ] && [ "$(began "$machine")" = "$machine_began" ]; }

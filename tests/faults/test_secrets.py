@@ -27,6 +27,8 @@ def test_secrets_are_nowhere_but_in_private_files(tmp_path: Path) -> None:
         system.wait_until_ready()
         system.plugin.delete(pod)
         system.until(lambda: not system.directory(pod).exists(), "it is removed")
+        graves = system.directory(pod).parents[1] / "incoming"
+        system.until(lambda: not any(graves.iterdir()), "nothing is left of it")
         _assert_hidden(system, "after the job")
         left = [
             path for path in tmp_path.rglob("*") if path.is_file() and _holds(path.read_bytes())
