@@ -206,13 +206,19 @@ class KueueBed:
 
 @contextlib.contextmanager
 def running(
-    name: str, kueue: str = NEW, *, node: bool = True, sites: Sequence[str] = ()
+    name: str,
+    kueue: str = NEW,
+    *,
+    node: bool = True,
+    sites: Sequence[str] = (),
+    options: Sequence[str] = (),
 ) -> Iterator[KueueBed]:
     """A bed of this name; what it needs is built first. When it does not come up, its logs stay.
 
-    With sites, the whole chain up to jobs there is in it.
+    With sites, the whole chain up to jobs there is in it. Further options are those of the script.
     """
-    options = ["--name", name, "--kueue", kueue, "--tied", *([] if node else ["--without-node"])]
+    options = ["--name", name, "--kueue", kueue, "--tied", *options]
+    options += [] if node else ["--without-node"]
     kind = ["--sites", ",".join(sites)] if sites else ["kueue"]
     # The bed ends with the other end of this pipe.
     reading, writing = os.pipe()

@@ -1,9 +1,12 @@
-{{/* The containers that lead from interLink to NATS: (list $ node pod). */}}
+{{/* The containers that lead from interLink to NATS: (list $ node pod). As sidecars they begin one after the other
+before what talks to them, and end after it: a virtual kubelet that met none of them would give up the pod that it has
+just then. */}}
 {{- define "interlink.chain" -}}
 {{- $root := index . 0 -}}
 {{- $node := index . 1 -}}
 {{- $pod := index . 2 -}}
 - name: plugin
+  restartPolicy: Always
   image: {{ include "interlink.image" (list $root $node.plugin.image) }}
   {{- include "interlink.container" (list $root $node.plugin $pod) | nindent 2 }}
   env:
@@ -44,6 +47,7 @@
 # It listens where no probe reaches it: on a socket without a file, which a killed server would have left, or on
 # loopback. Whoever talks to it tells whether it answers.
 - name: interlink
+  restartPolicy: Always
   image: {{ include "interlink.image" (list $root $node.interlink.image) }}
   {{- include "interlink.container" (list $root $node.interlink $pod) | nindent 2 }}
   env:

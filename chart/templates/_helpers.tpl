@@ -70,10 +70,12 @@ annotations:
 {{- end }}
 {{- end }}
 
-{{/* What the specs of all pods have: (list $ component pod). */}}
+{{/* What the specs of all pods have: (list $ component pod), and sidecars when there is a fourth. */}}
 {{- define "interlink.podSpec" -}}
 {{- $root := index . 0 -}}
 {{- $pod := index . 2 -}}
+{{- $sidecars := "" -}}
+{{- if gt (len .) 3 }}{{ $sidecars = index . 3 }}{{ end -}}
 automountServiceAccountToken: false
 enableServiceLinks: false
 {{- with $root.Values.images.pullSecrets }}
@@ -98,9 +100,14 @@ topologySpreadConstraints:
   - {{- toYaml (merge (deepCopy .) (dict "labelSelector" $selector)) | nindent 4 }}
   {{- end }}
 {{- end }}
-{{- with $pod.extraInitContainers }}
+{{- if or $pod.extraInitContainers $sidecars }}
 initContainers:
+  {{- with $pod.extraInitContainers }}
   {{- toYaml . | nindent 2 }}
+  {{- end }}
+  {{- with $sidecars }}
+  {{- . | nindent 2 }}
+  {{- end }}
 {{- end }}
 {{- end }}
 

@@ -85,13 +85,15 @@ define_chain() {
 begin_chain() {
     local site
     write_nats_configuration
-    launch nats
     for site in $sites; do
         start_site "$site" >"$state/log/site-$site.log" 2>&1 9>&- &
         begin_sites+=($!)
     done
-    write_chain_configuration
-    launch interlink
+    if has_chain; then
+        launch nats
+        write_chain_configuration
+        launch interlink
+    fi
 }
 
 # One site, with its user at NATS and its submitter.
@@ -103,7 +105,7 @@ start_site() { # NAME
     mkdir -p "$folder"
     # shellcheck disable=SC2086
     site_does up "$1" ${site_options[$kind]}
-    site_does lead-to "$1" "$websocket_port" "$address"
+    site_does lead-to "$1" "$(has_chain && echo "$websocket_port" || echo 443)" "$address"
     if [ "$kind" = kubernetes ]; then
         add_cluster "$1"
         files+=("$folder/kubeconfig")
@@ -177,10 +179,11 @@ finish_chain() {
         die "MasterQueues are not served: $(log_end apply)"
     apply <"$repo/scripts/lib/bed_queues.yaml"
     say "waiting for the sites"
-    until_ready nats plugin interlink operator
-    until_true 60 "the sites in the queues (their submitters say why: $state/sites/*/log/submitter.*)" operator all_pools_are_alive
+    if has_chain; then until_ready nats plugin interlink operator; fi
+    until_true 60 "the sites in the queues (their submitters say why: $state/sites/*/log/submitter.*)" \
+        "$(has_chain && echo operator || echo chart)" all_pools_are_alive
     say "waiting for interLink's node"
-    until_ready virtual-kubelet
+    until_true 90 "interLink's node" "$(has_chain && echo virtual-kubelet || echo chart)" virtual_node_is_ready
 }
 
 all_pools_are_alive() {
@@ -261,7 +264,7 @@ CONFIG
 # Keep what interLink's API server sends to the plugin, until this script is told to end.
 record() { # FOLDER
     local folder recorder
-    [ -n "$sites" ] || die "the bed \"$name\" has no interLink: scripts/bed up"
+    has_chain || die "the bed \"$name\" has no interLink of its own: scripts/bed up"
     [ -n "$1" ] || die "where to keep what interLink sends?"
     (umask 077 && mkdir -p "$1")
     folder=$(realpath "$1")

@@ -66,6 +66,7 @@ make_keys() {
     kubeconfig scheduler /CN=system:kube-scheduler "$state/etc/scheduler.kubeconfig"
     # Kueue has the rights of its own installation, and no others.
     kubeconfig kueue /CN=system:serviceaccount:kueue-system:kueue-controller-manager "$state/etc/kueue.kubeconfig"
+    [ -z "$ingress" ] || kubeconfig traefik /CN=bed:traefik "$state/etc/traefik.kubeconfig"
     [ -n "$with_node" ] || return 0
     kubeconfig kubelet "/O=system:nodes/CN=system:node:$node" "$state/etc/kubelet.kubeconfig"
     kubeconfig kube-proxy /CN=system:kube-proxy "$state/etc/kube-proxy.kubeconfig"
@@ -189,5 +190,30 @@ kind: ClusterRoleBinding
 metadata: {name: "bed:coredns"}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "bed:coredns"}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "bed:coredns"}]
+OBJECTS
+}
+
+# What Ingresses name, and what their controller may do.
+ingress_objects() {
+    cat <<OBJECTS
+apiVersion: networking.k8s.io/v1
+kind: IngressClass
+metadata: {name: traefik}
+spec: {controller: traefik.io/ingress-controller}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: "bed:traefik"}
+rules:
+- {apiGroups: [""], resources: [services, secrets, nodes], verbs: [get, list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+- {apiGroups: [networking.k8s.io], resources: [ingresses, ingressclasses], verbs: [get, list, watch]}
+- {apiGroups: [networking.k8s.io], resources: [ingresses/status], verbs: [update]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: "bed:traefik"}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "bed:traefik"}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: "bed:traefik"}]
 OBJECTS
 }

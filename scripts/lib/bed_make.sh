@@ -118,6 +118,11 @@ make_oauth2-proxy() {
     build_in_copy "$package@v$version" "-X $package/pkg/version.VERSION=v$version" .
 }
 
+make_traefik() {
+    local package=github.com/traefik/traefik/v3
+    build_in_copy "$package@v$version" "-X $package/pkg/version.Version=v$version" ./cmd/traefik
+}
+
 # Its kinds only: its programs are modules of their own, which are not published.
 make_cert-manager() {
     copy_module "github.com/cert-manager/cert-manager@v$version"

@@ -11,12 +11,13 @@ helm_version=3.21.4
 cert_manager_version=1.20.0
 prometheus_operator_version=0.83.0
 oauth2_proxy_version=7.8.1
+traefik_version=3.6.0
 kueue_versions=(0.19.2 0.14.8)
 oldest_go=1.26
-# What "build" makes when nothing is named. The old Kueue is for tests of what must work with both, helm and the
-# kinds of cert-manager and of the Prometheus operator are for those of the chart, and so is OAuth2-proxy.
+# What "build" makes when nothing is named. The old Kueue is for tests of what must work with both; helm and Traefik
+# are for the chart, and the kinds of cert-manager and of the Prometheus operator and OAuth2-proxy for tests of it.
 bed_parts=(debian kubernetes coredns kueue-0.19 interlink)
-known_parts=("${bed_parts[@]}" kueue-0.14 helm cert-manager prometheus-operator oauth2-proxy)
+known_parts=("${bed_parts[@]}" kueue-0.14 helm traefik cert-manager prometheus-operator oauth2-proxy)
 
 # The full version of the Kueue whose version begins with $1.
 kueue_version() {
@@ -39,6 +40,7 @@ part_version() {
     cert-manager) echo "$cert_manager_version" ;;
     prometheus-operator) echo "$prometheus_operator_version" ;;
     oauth2-proxy) echo "$oauth2_proxy_version" ;;
+    traefik) echo "$traefik_version" ;;
     *) die "no part is called \"$1\": ${known_parts[*]}" ;;
     esac
 }
@@ -55,7 +57,7 @@ part_pace() {
     case $1 in
     debian | cert-manager | prometheus-operator) echo "some seconds" ;;
     helm | oauth2-proxy) echo "about two minutes" ;;
-    kubernetes) echo "five to ten minutes" ;;
+    kubernetes | traefik) echo "five to ten minutes" ;;
     coredns | interlink) echo "about three minutes" ;;
     kueue-*) echo "about four minutes" ;;
     esac

@@ -9,12 +9,12 @@ node_programs=(containerd kubelet kube-proxy coredns)
 name_folders() {
     local part
     folders=()
-    for part in debian kubernetes "kueue-$kueue" ${with_node:+coredns}; do
+    for part in debian kubernetes "kueue-$kueue" ${with_node:+coredns} ${ingress:+traefik}; do
         folders+=("$(part_folder "$part")")
     done
     inner_path=${folders[0]}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
     inner_path=$(IFS=:; echo "${folders[*]:1}"):$inner_path
-    if [ -n "$sites" ]; then
+    if has_chain; then
         mapfile -t -O "${#folders[@]}" folders < <(chain_folders)
         inner_path=$interlink:$inner_path
     fi
@@ -24,7 +24,14 @@ name_folders() {
     fi
 }
 
-programs() { echo "${control_programs[@]}" ${with_node:+"${node_programs[@]}"} ${sites:+"${chain_programs[@]}"}; }
+# Whether the chain's programs are the bed's own, and not in pods of the chart.
+has_chain() { [ -n "$sites" ] && [ -z "$chart" ]; }
+
+programs() {
+    local chain=()
+    if has_chain; then chain=("${chain_programs[@]}"); fi
+    echo "${control_programs[@]}" ${with_node:+"${node_programs[@]}"} ${ingress:+traefik} "${chain[@]}"
+}
 
 need_program() {
     case " $(programs) " in
@@ -85,6 +92,14 @@ define() {
     coredns)
         command=(coredns -conf "$etc/Corefile")
         asked=http://127.0.0.1:8181/ready ;;
+    traefik)
+        command=(env KUBECONFIG="$etc/traefik.kubeconfig" traefik --providers.kubernetesingress=true
+            --providers.kubernetesingress.ingressclass=traefik
+            --providers.kubernetesingress.ingressendpoint.ip="$address"
+            --entrypoints.websecure.address="$address:443" --entrypoints.websecure.http.tls=true
+            --entrypoints.traefik.address=127.0.0.1:8082 --ping=true
+            --global.checknewversion=false --global.sendanonymoususage=false)
+        asked=http://127.0.0.1:8082/ping ;;
     *) define_chain "$1" ;;
     esac
 }

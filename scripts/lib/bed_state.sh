@@ -20,7 +20,7 @@ name_bed() {
     # No proxy stands between this machine and a bed on it.
     NO_PROXY='*' no_proxy='*'
     export KUBECONFIG KUBECACHEDIR NO_PROXY no_proxy
-    kueue='' with_node='' tied='' assets='' sites='' interlink='' venv=''
+    kueue='' with_node='' tied='' assets='' ingress='' chart='' sites='' interlink='' venv=''
     read_facts
 }
 

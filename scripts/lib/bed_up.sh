@@ -14,11 +14,12 @@ show_obstacle() {
 }
 
 # Whatever keeps it from that, nothing is left but the logs.
-bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
+bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK INGRESS CHART
     local start part
-    for part in debian kubernetes "kueue-$1" ${2:+coredns}; do build_part "$part"; done
+    for part in debian kubernetes "kueue-$1" ${2:+coredns} ${6:+traefik}; do build_part "$part"; done
     # shellcheck disable=SC2086
     [ -z "$4" ] || build_chain "$5" $4
+    [ -z "$7" ] || build_chart
     need_packages curl iproute2 openssl util-linux ${2:+libseccomp2 nftables}
     start=$SECONDS
     lock_bed
@@ -26,7 +27,7 @@ bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
     if bed_is_up; then die "the bed \"$name\" is up already: scripts/bed down --name $name"; fi
     take_down
     # shellcheck disable=SC2034
-    kueue=$1 with_node=$2 tied=$3 sites=$4
+    kueue=$1 with_node=$2 tied=$3 sites=$4 ingress=$6 chart=$7
     # An earlier bed of this name may have had others.
     [ -z "$sites" ] || name_chain "$5"
     # Who has these has an etcd and an API server already.
@@ -34,7 +35,7 @@ bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
     assets=${KUBEBUILDER_ASSETS:+$(realpath "$KUBEBUILDER_ASSETS")}
     umask 077
     mkdir -p "$state"/{etc,log,pki,run}
-    note kueue with_node assets sites interlink venv
+    note kueue with_node assets ingress chart sites interlink venv
     trap give_up EXIT
     trap 'say interrupted; exit 130' INT TERM
     name_folders
@@ -50,8 +51,9 @@ bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
     until_ready etcd apiserver
     launch controller-manager
     launch scheduler
-    [ -z "$sites" ] || start_chain
+    if has_chain; then start_chain; fi
     [ -z "$with_node" ] || launch_node
+    [ -z "$ingress" ] || launch_ingress
     start_kueue
     until_ready controller-manager scheduler
     until_true 60 "the default ServiceAccount" controller-manager succeeds kubectl get serviceaccount default
@@ -60,6 +62,8 @@ bring_up() { # KUEUE WITH_NODE TIED SITES INTERLINK
         until_ready kubelet kube-proxy coredns
         until_true 90 "the node" kubelet node_is_ready
     fi
+    [ -z "$ingress" ] || until_ready traefik
+    [ -z "$chart" ] || install_chart
     [ -z "$sites" ] || finish_chain
     touch "$state/run/up"
     trap - EXIT
@@ -95,6 +99,11 @@ launch_node() {
     launch kube-proxy
     dns_objects | apply
     launch coredns
+}
+
+launch_ingress() {
+    ingress_objects | apply
+    launch traefik
 }
 
 # Kueue ends when its own kinds are not there yet, and nothing can be created while its webhooks are there

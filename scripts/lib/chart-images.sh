@@ -2,24 +2,35 @@
 # The images of an installed chart, for a bed, which has no registry and no way out: ours, built by Debian's buildah
 # from their Dockerfiles; NATS and interLink out of the programs that tests use.
 #
-#   chart-images.sh FOLDER NATS_SERVER    one archive for each image is in FOLDER when this has succeeded
+#   chart-images.sh NATS_SERVER INTERLINK    prints the folder in which they are, as archives: chain.tar with what a
+#                                            release needs, submitters.tar with the submitters
 #
-# Ours are built on Debian's Python, under the name of the base that Dockerfiles ask for. It stays in the cache, and
-# so do the layers of what has not changed. Only root can do this.
+# INTERLINK is the folder of its two programs. Ours are built on Debian's Python, under the name of the base that
+# Dockerfiles ask for. All of it stays in the cache, and is made anew when something has changed. Only root can do this.
 # shellcheck disable=SC2154
 set -euo pipefail
 here=$(cd "$(dirname "$0")/.." && pwd)
 . "$here/lib/common.sh"
-. "$here/lib/bed_parts.sh"
-folder=$1 nats_server=$2
+nats_server=$1 interlink=$2
 prefix=registry.example.org/interlink
 version=$(sed -n 's/^__version__ = "\(.*\)"$/\1/p' "$repo/templates/__init__.py")
 
 # Raise this when the base below changes.
-store=$cache/chart-images-1
+store=$cache/chart-images-2
 base=docker.io/library/python:3.13-slim
-export BUILDAH_ISOLATION=chroot
-engine=(buildah --root "$store/images" --runroot "$store/run" --storage-driver vfs)
+export BUILDAH_ISOLATION=chroot BUILDAH_LAYERS=true
+engine=(buildah --root "$store/images" --runroot "$store/run")
+
+# What they are made of, in one word.
+digest() {
+    local programs=("$nats_server" "$interlink/interlink" "$interlink/virtual-kubelet")
+    {
+        cat "$(readlink -f "$0")" "${programs[@]}"
+        cd "$repo"
+        tar -c --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=a+rX --exclude=__pycache__ \
+            setup.py setup.cfg README.md LICENSE scripts/images kueue_nats plugin_server submitter templates
+    } | sha256sum | cut -c 1-16
+}
 
 # A Python as that of Docker Hub's image, as far as ours use it: "python" is there, with pip and venv.
 make_base() {
@@ -50,18 +61,50 @@ make_from() { # NAME PROGRAM PLACE
     "${engine[@]}" commit --quiet --rm "$container" "$1" >/dev/null
 }
 
-save() { # NAME
-    local file=$folder/${1##*/}
-    "${engine[@]}" push --quiet "$1" "docker-archive:${file//:/-}.tar:$1"
+# One archive, which has each layer once. What an image is called in it is written as containerd reads it.
+save() { # FILE IMAGE...
+    local layout=$store/layout name
+    rm -rf "$layout"
+    for name in "${@:2}"; do "${engine[@]}" push --quiet "$name" "oci:$layout:$name"; done
+    python3 - "$layout/index.json" <<'PYTHON'
+import json, sys
+with open(sys.argv[1]) as file:
+    index = json.load(file)
+for manifest in index["manifests"]:
+    names = manifest["annotations"]
+    names["io.containerd.image.name"] = names["org.opencontainers.image.ref.name"]
+with open(sys.argv[1], "w") as file:
+    json.dump(index, file)
+PYTHON
+    tar -C "$layout" -cf "$1" .
+    rm -rf "$layout"
 }
 
-mkdir -p "$store" "$folder"
+make_all() { # FOLDER
+    local name
+    make_base
+    "$repo/scripts/images/build" --engine "${engine[*]}" "$prefix"
+    make_from "$prefix/nats:test" "$nats_server" /usr/local/bin/nats-server
+    for name in interlink virtual-kubelet; do make_from "$prefix/$name:test" "$interlink/$name" "/$name"; done
+    mkdir -p "$1"
+    save "$1/chain.tar" "$prefix"/{interlink-nats-plugin,kueue-nats}":$version" \
+        "$prefix"/{nats,interlink,virtual-kubelet}:test
+    save "$1/submitters.tar" "$prefix/interlink-nats-submitter"{,-condor}":$version"
+}
+
+need_packages buildah debootstrap
+mkdir -p "$store/archives"
 exec 8>"$store.lock"
 flock 8
-make_base
-"$repo/scripts/images/build" --engine "${engine[*]}" "$prefix"
-for name in interlink-nats-plugin interlink-nats-submitter{,-condor} kueue-nats; do save "$prefix/$name:$version"; done
-make_from "$prefix/nats:test" "$nats_server" /usr/local/bin/nats-server
-make_from "$prefix/interlink:test" "$(part_folder interlink)/interlink" /interlink
-make_from "$prefix/virtual-kubelet:test" "$(part_folder interlink)/virtual-kubelet" /vk
-for name in nats interlink virtual-kubelet; do save "$prefix/$name:test"; done
+folder=$store/archives/$(digest)
+if [ ! -e "$folder" ]; then
+    # Those of yesterday are of no use to anybody.
+    find "$store/archives" -mindepth 1 -maxdepth 1 -mtime +0 -exec rm -rf {} +
+    say "making the images of the chart (some minutes when there are none yet, log: $store/build.log)"
+    rm -rf "$store/new"
+    trap 'say "the images could not be made: see $store/build.log, which ends with"; tail -n 5 "$store/build.log" >&2' EXIT
+    make_all "$store/new" >"$store/build.log" 2>&1 8>&-
+    trap - EXIT
+    mv "$store/new" "$folder"
+fi
+echo "$folder"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.chart.helm import CHART, part
+from tests.chart.installed import load_images
 from tests.kueue_bed import KueueBed, running
 
 BED = "chart-tests"
@@ -22,10 +23,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def bed() -> Iterator[KueueBed]:
-    """A cluster with Kueue, the kinds that the chart makes objects of, and one node."""
-    with running(BED) as found:
+    """A cluster with Kueue, the kinds that the chart makes objects of, one node, and Traefik."""
+    with running(BED, options=["--ingress"]) as found:
         for name in ("cert-manager", "prometheus-operator"):
             found.kubectl("apply", "--server-side", "-f", str(part(name) / "kinds.yaml"))
         found.kubectl("apply", "--server-side", "-f", str(CHART / "crds"))
         found.kubectl("wait", "--for=condition=Established", "--all", "crd", "--timeout=60s")
         yield found
+
+
+@pytest.fixture(scope="session")
+def images(bed: KueueBed) -> None:
+    """On the node of the bed."""
+    load_images(bed)

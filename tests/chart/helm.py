@@ -276,6 +276,12 @@ def pods(found: list[Json]) -> dict[str, Json]:
     return specs
 
 
+def containers(spec: Json) -> list[Json]:
+    """All of a pod, sidecars too, but for the user's own."""
+    every = [*spec.get("initContainers", []), *spec["containers"]]
+    return [found for found in every if found["name"] not in ("before", "beside")]
+
+
 def refusal(values: Json) -> str:
     """What helm says to values that are wrong."""
     done = helm(*TEMPLATE, values=values)

@@ -1,4 +1,4 @@
-"""The chart in a bed: images from our Dockerfiles, a release, and a site outside."""
+"""The chart in a bed: images from our Dockerfiles, a release behind Traefik, and a site outside."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import yaml
 
 from scripts.lib import certificates
 from templates import permissions
-from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm, part
 from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed
+from tests.kueue_bed import KueueBed, until
 from tests.nats_server import program
 from tests.system import Process
 
@@ -25,41 +25,52 @@ OURS = {
     "interlink-nats-submitter-condor": "interlink-submitter",
     "kueue-nats": "kueue-nats",
 }
+HOST = "nats.example.org"
 SITE, POOL = "lab", "lab-pool"
 NODE_PORT = 30443
 NAME = f"{RELEASE}-interlink-nats"
+CERTIFICATE = "websocket"  # the Secret that cert-manager would fill
+WAIT = ("--wait", "--timeout", "3m")
 
 
-def load_images(bed: KueueBed, folder: Path) -> None:
+def load_images(bed: KueueBed) -> None:
     """Build all images, and give them to the bed's node."""
     done = subprocess.run(
-        [str(IMAGES), str(folder), program()], capture_output=True, text=True, check=False
+        [str(IMAGES), program(), str(part("interlink"))],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    for archive in sorted(folder.glob("*.tar")):
+    for archive in sorted(Path(done.stdout.strip()).glob("*.tar")):
         bed.load(archive)
-        archive.unlink()
 
 
-def values(bed: KueueBed) -> Json:
-    """For a bed: images that are there, and the NATS server's own TLS at a port of the node."""
+def image(name: str) -> Json:
+    """One that is on the bed's node."""
+    return {"image": {"repository": f"{REGISTRY}/{name}", "tag": "test"}}
 
-    def image(name: str) -> Json:
-        return {"image": {"repository": f"{REGISTRY}/{name}", "tag": "test"}}
 
+def in_a_bed(host: str) -> Json:
+    """Values for any release: images that are there, and Traefik in front."""
     return {
         "images": {"registry": REGISTRY, "pullPolicy": "Never"},
-        "ingress": {"enabled": False},
+        "hostname": host,
+        "ingress": {"className": "traefik", "tls": {"secretName": CERTIFICATE}},
+        "nats": image("nats"),
         "virtualNode": {
             "interlink": image("interlink"),
             "virtualKubelet": image("virtual-kubelet"),
         },
-        "nats": {
-            **image("nats"),
-            "sites": [{"name": SITE, "pools": [POOL]}],
-            "websocket": {"tlsSecret": "websocket"},
-            "service": {"type": "NodePort", "nodePort": NODE_PORT},
-        },
+    }
+
+
+def values() -> Json:
+    """Of a release with a virtual node and one site."""
+    base = in_a_bed(HOST)
+    return {
+        **base,
+        "nats": {**base["nats"], "sites": [{"name": SITE, "pools": [POOL]}]},
         "masterQueue": {
             "enabled": True,
             "spec": {
@@ -83,12 +94,14 @@ def values(bed: KueueBed) -> Json:
 
 
 class Release:
-    """The chart, installed."""
+    """The chart, installed; ``folder`` has its certificate."""
 
-    def __init__(self, bed: KueueBed, folder: Path) -> None:
+    name, namespace = RELEASE, NAMESPACE
+
+    def __init__(self, bed: KueueBed, folder: Path, values: Json) -> None:
         self.bed = bed
         self.folder = folder
-        self.values = values(bed)
+        self.values = values
 
     def helm(self, *words: str, seconds: float = 240) -> str:
         """What helm says; it has to succeed."""
@@ -96,7 +109,7 @@ class Release:
         done = helm(
             *words,
             "--namespace",
-            NAMESPACE,
+            self.namespace,
             values=given,
             kubeconfig=self.bed.kubeconfig,
             seconds=seconds,
@@ -104,28 +117,40 @@ class Release:
         assert done.returncode == 0, f"{done.stdout}{done.stderr}{self.troubles()}"
         return done.stdout
 
-    def uninstall(self) -> None:
-        """Take it away, unless that has been done."""
-        if self.helm("list", "--short").strip():
-            self.helm("uninstall", RELEASE, "--wait")
-
     def install(self) -> None:
-        """With a certificate for the name that the site uses."""
-        certificates.make(self.folder, (self.address,))
-        self.bed.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-        pem = {
-            "tls.crt": (self.folder / "cert.pem").read_text(),
-            "tls.key": (self.folder / "key.pem").read_text(),
-        }
+        """With a certificate for the name by which it is reached from outside."""
+        certificates.make(self.folder, (self.values["hostname"], self.address))
+        own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
+        self.bed.apply(own)
+        self.secret(
+            CERTIFICATE, **{"tls.crt": self.folder / "cert.pem", "tls.key": self.folder / "key.pem"}
+        )
+        self.helm("install", self.name, str(CHART), *WAIT)
+
+    def secret(self, name: str, **files: Path) -> None:
+        """A Secret of files."""
         self.bed.apply(
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "metadata": {"name": "websocket", "namespace": NAMESPACE},
-                "stringData": pem,
+                "metadata": {"name": name, "namespace": self.namespace},
+                "stringData": {key: file.read_text() for key, file in files.items()},
             }
         )
-        self.helm("install", RELEASE, str(CHART), "--wait", "--timeout", "3m")
+
+    def upgrade(self) -> None:
+        """To the values as they are by now."""
+        self.helm("upgrade", self.name, str(CHART), *WAIT)
+
+    def uninstall(self) -> None:
+        """Take it away, unless that has been done."""
+        if self.helm("list", "--short").strip():
+            self.helm("uninstall", self.name, "--wait")
+
+    def test(self, pods: int = 2) -> None:
+        """As a user does, who then sees that so many pods have succeeded."""
+        told = self.helm("test", self.name, "--timeout", "3m")
+        assert told.count("Phase:          Succeeded") == pods, told
 
     @property
     def address(self) -> str:
@@ -135,13 +160,13 @@ class Release:
         return str(found)
 
     def kubectl(self, *words: str) -> str:
-        return self.bed.kubectl("--namespace", NAMESPACE, *words)
+        return self.bed.kubectl("--namespace", self.namespace, *words)
 
     def troubles(self) -> str:
         """What pods and their containers say, for who has to find out."""
         told = ["", self.kubectl("get", "pods", "--output=wide")]
         told.append(self.kubectl("get", "events", "--sort-by=.lastTimestamp")[-4000:])
-        for pod in self.bed.get("pods", namespace=NAMESPACE)["items"]:
+        for pod in self.bed.get("pods", namespace=self.namespace)["items"]:
             name = pod["metadata"]["name"]
             try:
                 told.append(self.kubectl("logs", name, "--all-containers", "--prefix")[-3000:])
@@ -160,26 +185,54 @@ class Release:
         """What was made at random."""
         found = {}
         for name in (f"{NAME}-nats-users", f"{NAME}-nats-tls"):
-            data = self.bed.get("secret", name, namespace=NAMESPACE)["data"]
+            data = self.bed.get("secret", name, namespace=self.namespace)["data"]
             found[name] = {key: base64.b64decode(text).decode() for key, text in data.items()}
         return found
 
-    def node_is_ready(self) -> bool:
+    def containers(self) -> list[Json]:
+        """The states of all containers of its pods, sidecars too."""
+        kinds = ("initContainerStatuses", "containerStatuses")
+        return [
+            state
+            for pod in self.bed.get("pods", namespace=self.namespace)["items"]
+            for kind in kinds
+            for state in pod["status"].get(kind, [])
+        ]
+
+    def until_of_use(self) -> None:
+        """The virtual node is ready, and Kueue knows what the site offers."""
+        until(self._node_is_ready, 120, "the virtual node")
+        until(self._pool_is_alive, 60, "the pool in the MasterQueue")
+
+    def _node_is_ready(self) -> bool:
         conditions = self.bed.get("node", "interlink")["status"]["conditions"]
         return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
+    def _pool_is_alive(self) -> bool:
+        status = self.bed.get("masterqueue", "masterqueue").get("status", {})
+        return bool(status.get("poolsAlive") == 1)
 
-def submitter(release: Release) -> Process:
-    """A submitter of this machine, outside of the cluster; its pool runs jobs here."""
+
+def knowing(release: Release, *command: str) -> list[str]:
+    """A command of this machine, outside of the cluster, that finds the Ingress by its name."""
+    hosts = release.folder / "hosts"
+    hosts.write_text(f"127.0.0.1 localhost\n{release.address} {release.values['hostname']}\n")
+    line = 'mount --bind "$0" /etc/hosts && exec "$@"'
+    apart = ["unshare", "--mount", "--propagation", "private", "sh", "-c", line, str(hosts)]
+    return [*apart, *command]
+
+
+def submitter(release: Release, url: str) -> Process:
+    """A submitter outside, whose pool runs jobs on this machine."""
     folder = release.folder
     password = folder / "password"
     password.touch(mode=0o600)
     password.write_text(release.password())
     pool = folder / "pool"
-    pool.mkdir(mode=0o700)
+    pool.mkdir(mode=0o700, exist_ok=True)
     config = {
         "nats": {
-            "servers": [f"wss://{release.address}:{NODE_PORT}"],
+            "servers": [url],
             "inbox_prefix": permissions.inbox_of(SITE),
             "user": SITE,
             "password_file": str(password),
@@ -198,4 +251,5 @@ def submitter(release: Release) -> Process:
     }
     file = folder / "submitter.yaml"
     file.write_text(yaml.safe_dump(config))
-    return Process("submitter", [sys.executable, "-m", "submitter", "--config", str(file)], folder)
+    command = [sys.executable, "-m", "submitter", "--config", str(file)]
+    return Process("submitter", knowing(release, *command), folder)

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from templates import __version__
-from tests.chart.helm import CHART, NAMESPACE, RELEASE
-from tests.chart.installed import OURS, POOL, REGISTRY, Release, load_images, submitter
+from tests.chart.helm import NAMESPACE, RELEASE
+from tests.chart.installed import (
+    CERTIFICATE,
+    HOST,
+    NODE_PORT,
+    OURS,
+    REGISTRY,
+    WAIT,
+    Release,
+    submitter,
+    values,
+)
+from tests.chart.load import TEAM, Load, job, make_team
 from tests.kueue_bed import SCRIPT, KueueBed, until
 from tests.system import Process
 
-
-@pytest.fixture(scope="module")
-def images(bed: KueueBed, tmp_path_factory: pytest.TempPathFactory) -> None:
-    load_images(bed, tmp_path_factory.mktemp("images"))
+logger = logging.getLogger(__name__)
 
 
 @pytest.fixture(scope="module")
 def release(
     bed: KueueBed, images: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Release]:
-    found = Release(bed, tmp_path_factory.mktemp("release"))
+    found = Release(bed, tmp_path_factory.mktemp("release"), values())
     found.install()
     yield found
     found.uninstall()
@@ -31,11 +41,26 @@ def release(
 
 @pytest.fixture(scope="module")
 def site(release: Release) -> Iterator[Process]:
-    found = submitter(release)
+    with outside(release, f"wss://{HOST}:443") as found:
+        yield found
+
+
+@contextlib.contextmanager
+def outside(release: Release, url: str) -> Iterator[Process]:
+    """A site that works, and says its password to nobody."""
+    password, found = release.password(), submitter(release, url)
     found.start()
-    yield found
-    assert found.stop() == 0, found.log()
-    assert release.password() not in found.log()
+    try:
+        yield found
+    finally:
+        code = found.stop()
+    assert code == 0, found.log()
+    assert password not in found.log()
+
+
+@pytest.fixture(scope="module")
+def team(release: Release, site: Process) -> None:
+    make_team(release)
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -71,8 +96,7 @@ def test_an_image_tells_its_version_to_nobody_in_particular(
 
 
 def test_all_of_it_runs_and_nothing_has_been_restarted(release: Release) -> None:
-    pods = release.bed.get("pods", namespace=NAMESPACE)["items"]
-    states = [s for pod in pods for s in pod["status"]["containerStatuses"]]
+    states = release.containers()
     assert sorted(s["name"] for s in states) == [
         "interlink",
         "kueue-nats",
@@ -86,107 +110,87 @@ def test_all_of_it_runs_and_nothing_has_been_restarted(release: Release) -> None
     )
 
 
-def test_nobody_is_denied_a_right_that_it_needs(release: Release) -> None:
-    until(release.node_is_ready, 90, "the virtual node")
+def test_a_pod_goes_the_whole_way(release: Release, site: Process) -> None:
+    release.until_of_use()
+    release.test()
+
+
+def test_nobody_is_denied_a_right_that_it_needs(release: Release, site: Process) -> None:
+    release.until_of_use()
     for component in ("virtual-node-interlink", "kueue-nats"):
         selector = f"--selector=app.kubernetes.io/component={component}"
         log = release.kubectl("logs", selector, "--all-containers", "--tail=-1")
         assert "forbidden" not in log.lower(), log
 
 
-def test_a_pod_goes_the_whole_way(release: Release, site: Process) -> None:
-    until(release.node_is_ready, 90, "the virtual node")
-    until(lambda: pool_is_alive(release), 60, "the pool in the MasterQueue")
-    told = release.helm("test", RELEASE, "--timeout", "3m")
-    assert told.count("Phase:          Succeeded") == 2, told
+def test_a_job_of_kueues_runs_at_the_site(release: Release, team: None) -> None:
+    release.until_of_use()
+    release.bed.apply(job("hello", "echo $GREETING"))
+    named = ("job", "hello", TEAM)
+    until(lambda: release.bed.get(*named)["status"].get("succeeded"), 120, "the job")
+    assert "good evening" in release.bed.kubectl("logs", "job/hello", "--namespace", TEAM)
 
 
-def pool_is_alive(release: Release) -> bool:
-    status = release.bed.get("masterqueue", "masterqueue").get("status", {})
-    return any(pool["name"] == POOL for pool in status.get("pools", []))
-
-
-def test_a_job_of_kueues_runs_at_the_site(release: Release, site: Process) -> None:
-    queue = {"clusterQueue": "masterqueue"}
-    container = {
-        "name": "main",
-        "image": "busybox:1.36",
-        "command": ["sh", "-c", "echo $GREETING; exit 0"],
-        "env": [
-            {
-                "name": "GREETING",
-                "valueFrom": {"configMapKeyRef": {"name": "greeting", "key": "text"}},
-            }
-        ],
-        "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
-    }
-    tolerations = [{"key": "virtual-node.interlink/no-schedule", "operator": "Exists"}]
-    pod = {"restartPolicy": "Never", "containers": [container], "tolerations": tolerations}
-    where = {"namespace": "team"}
-    release.bed.apply(
-        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}},
-        {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "greeting", **where},
-            "data": {"text": "good evening"},
-        },
-        {
-            "apiVersion": "kueue.x-k8s.io/v1beta1",
-            "kind": "LocalQueue",
-            "metadata": {"name": "batch", **where},
-            "spec": queue,
-        },
-        {
-            "apiVersion": "batch/v1",
-            "kind": "Job",
-            "metadata": {
-                "name": "hello",
-                "labels": {"kueue.x-k8s.io/queue-name": "batch"},
-                **where,
-            },
-            "spec": {"template": {"spec": pod}},
-        },
-    )
-    job = ("job", "hello", "--namespace", "team")
-    until(lambda: release.bed.get(*job)["status"].get("succeeded"), 120, "the job")
-    log = release.bed.kubectl("logs", "job/hello", "--namespace", "team")
-    assert "good evening" in log
-
-
-def test_passwords_stay_over_an_upgrade_and_a_rollback(release: Release, site: Process) -> None:
-    before = release.secrets()
+def test_an_upgrade_and_a_rollback_lose_no_job_and_no_password(
+    release: Release, team: None
+) -> None:
+    """All of it starts anew, NATS too, while jobs come, run and end."""
+    release.until_of_use()
+    before, load = release.secrets(), Load(release, "moved")
+    load.create(10)
     release.values["logging"] = {"level": "debug"}
-    release.helm("upgrade", RELEASE, str(CHART), "--wait", "--timeout", "3m")
+    release.values["nats"]["maxPending"] = "32MB"
+    load.during(release.upgrade)
     assert release.secrets() == before
-    release.helm("rollback", RELEASE, "1", "--wait", "--timeout", "3m")
+    load.create(5)
+    load.during(lambda: release.helm("rollback", RELEASE, "1", *WAIT))
     assert release.secrets() == before
-    until(release.node_is_ready, 90, "the virtual node")
-    told = release.helm("test", RELEASE, "--timeout", "3m")
-    assert told.count("Phase:          Succeeded") == 2, told
+    release.until_of_use()
+    starts = load.until_ended()
+    logger.warning("%d new starts of the virtual kubelet", starts)
+    load.check()
+    release.test()
 
 
 def test_a_killed_container_comes_back_by_itself(release: Release, site: Process) -> None:
     """interLink, too, although it listens on a socket: the one that was killed left none."""
-    selector = "app.kubernetes.io/component=virtual-node-interlink"
-    (pod,) = release.bed.api.get("pods", namespace=NAMESPACE, selector=selector)["items"]
-    name = pod["metadata"]["name"]
-    before = {s["name"]: s for s in pod["status"]["containerStatuses"]}
+
+    def states() -> dict[str, int]:
+        return {s["name"]: s["restartCount"] for s in release.containers() if s["ready"]}
+
+    before = states()
     # In the bed's own name spaces, where there is one program of this name.
     kill = [str(SCRIPT), "enter", "--name", release.bed.name, "pkill", "-KILL", "-x", "interlink"]
     subprocess.run(kill, check=True, timeout=60)
+    after = {**before, "interlink": before["interlink"] + 1}
+    until(lambda: states() == after, 60, "interlink")
+    release.until_of_use()
+    release.test()
 
-    def is_back() -> bool:
-        (now,) = release.bed.api.get("pods", namespace=NAMESPACE, selector=selector)["items"]
-        states = {s["name"]: s for s in now["status"]["containerStatuses"]}
-        count = before["interlink"]["restartCount"] + 1
-        return states["interlink"]["restartCount"] == count and all(
-            s["ready"] for s in states.values()
-        )
 
-    until(is_back, 60, f"interlink in {name}")
-    until(release.node_is_ready, 90, "the virtual node")
-    assert release.helm("test", RELEASE, "--timeout", "3m").count("Succeeded") == 2
+def test_without_an_ingress_the_server_speaks_tls_itself(release: Release, site: Process) -> None:
+    release.values["ingress"] = {"enabled": False}
+    own = {"websocket": {"tlsSecret": CERTIFICATE}}
+    release.values["nats"] |= own | {"service": {"type": "NodePort", "nodePort": NODE_PORT}}
+    release.upgrade()
+    assert site.stop() == 0, site.log()
+    with outside(release, f"wss://{release.address}:{NODE_PORT}"):
+        release.until_of_use()
+        release.test()
+
+
+def test_jobs_outlive_the_release_and_the_next_one_knows_them(release: Release, team: None) -> None:
+    load = Load(release, "stays", seconds=60)
+    release.values = values()
+    with outside(release, f"wss://{release.address}:{NODE_PORT}"):
+        load.create(3)
+        load.until_running()
+        release.uninstall()
+    release.install()  # with new passwords
+    with outside(release, f"wss://{HOST}:443"):
+        release.until_of_use()
+        load.until_ended()
+        load.check()
 
 
 def test_uninstalling_leaves_the_kind_and_nothing_else(bed: KueueBed, release: Release) -> None:
@@ -201,3 +205,5 @@ def test_uninstalling_leaves_the_kind_and_nothing_else(bed: KueueBed, release: R
 
     until(lambda: not left(), 120, "the end of all objects")
     bed.kubectl("get", "crd", "masterqueues.vk.io")
+    bed.kubectl("get", "node", "interlink")
+    assert bed.kubectl("get", "all", "--namespace", NAMESPACE, "--output=name") == ""

@@ -27,6 +27,7 @@ from tests.chart.helm import (
     MINIMAL,
     SECRETS,
     Json,
+    containers,
     helm,
     objects,
     one,
@@ -77,9 +78,7 @@ def test_nobody_is_root_or_writes_where_it_should_not(name: str) -> None:
         assert spec["automountServiceAccountToken"] is False, where
         assert spec["securityContext"]["runAsNonRoot"] is True, where
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, where
-        for container in spec["containers"]:
-            if container["name"] == "beside":
-                continue  # the user's own
+        for container in containers(spec):
             security = container["securityContext"]
             assert security["readOnlyRootFilesystem"] is True
             assert security["allowPrivilegeEscalation"] is False
@@ -119,7 +118,7 @@ def test_every_file_that_is_named_is_mounted(name: str) -> None:
     seen = set()
     for where, spec in pods(found).items():
         volumes = {volume["name"]: volume for volume in spec.get("volumes", [])}
-        for container in spec["containers"]:
+        for container in containers(spec):
             if container["name"] not in CONFIGURED or "volumeMounts" not in container:
                 continue
             text = one(found, "ConfigMap", where)["data"][CONFIGURED[container["name"]]]
@@ -253,9 +252,18 @@ def test_the_plugin_does_not_see_the_account_of_the_virtual_kubelet() -> None:
     (spec,) = (s for n, s in pods(objects("minimal")).items() if n == "il-interlink-nats-interlink")
     mounted = {
         c["name"]: [m["name"] for m in c["volumeMounts"] if m["name"] in ("account", "orphans")]
-        for c in spec["containers"]
+        for c in containers(spec)
     }
     assert mounted == {"plugin": ["orphans"], "interlink": [], "virtual-kubelet": ["account"]}
+
+
+@pytest.mark.parametrize("name", ["minimal", "everything", "condor", "condor-everything"])
+def test_what_is_talked_to_begins_before_and_ends_after_who_talks(name: str) -> None:
+    for spec in pods(objects(name)).values():
+        sidecars = [c["name"] for c in spec.get("initContainers", []) if "restartPolicy" in c]
+        (first, *_) = spec["containers"]
+        talks = first["name"] in ("virtual-kubelet", "oauth2-proxy")
+        assert sidecars == (["plugin", "interlink"] if talks else [])
 
 
 # --- what stays the same --------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from templates import permissions
-from tests.chart.helm import CONDOR, EVERYTHING, REPO, Json, objects, one, pods, text_of
+from tests.chart.helm import CONDOR, EVERYTHING, REPO, Json, containers, objects, one, pods, text_of
 from tests.chart.test_render import configuration, sorted_, users
 
 
@@ -42,7 +42,7 @@ def secrets_of(spec: Json) -> dict[str, set[str]]:
     """Container -> the Secrets that it sees."""
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     found = {}
-    for container in spec["containers"]:
+    for container in containers(spec):
         seen = json.dumps(
             [volumes[mount["name"]] for mount in container.get("volumeMounts", [])]
             + container.get("env", [])
