@@ -119,13 +119,17 @@ class Release:
 
     def install(self) -> None:
         """With a certificate for the name by which it is reached from outside."""
-        certificates.make(self.folder, (self.values["hostname"], self.address))
         own = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}}
         self.bed.apply(own)
-        self.secret(
-            CERTIFICATE, **{"tls.crt": self.folder / "cert.pem", "tls.key": self.folder / "key.pem"}
-        )
+        self.give_certificate(CERTIFICATE)
         self.helm("install", self.name, str(CHART), *WAIT)
+
+    def give_certificate(self, name: str) -> None:
+        """Fill the Secret that cert-manager would fill."""
+        certificates.make(self.folder, (self.values["hostname"], self.address))
+        self.secret(
+            name, **{"tls.crt": self.folder / "cert.pem", "tls.key": self.folder / "key.pem"}
+        )
 
     def secret(self, name: str, **files: Path) -> None:
         """A Secret of files."""
