@@ -73,8 +73,8 @@ class HTCondor(Backend):
         self._terms = Terms(rerun, self._options.releases, shared, self._remote)
         self._arrivals = Arrivals(Journal(pool.directory))
         self._last: dict[str, Sighting] = {}
-        # A job that finds no machine, what keeps it from that, since when.
-        self._why = ("", "", 0.0)
+        # A job that finds no machine, what keeps it from that, and when that was asked.
+        self._why = ("", "", float("-inf"))
         self._offer: dict[str, str] = {}
         self._offered = 0.0
         further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
@@ -209,7 +209,7 @@ class HTCondor(Backend):
         if not unmatched:
             return
         native, words, since = self._why
-        if time.monotonic() - since > ANALYSED_S or native not in {ad.native for ad in unmatched}:
+        if time.monotonic() - since > ANALYSED_S:
             native = unmatched[0].native
             self._why = native, (words := self._analysis(native)), time.monotonic()
         for ad in unmatched:

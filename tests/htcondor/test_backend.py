@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,25 @@ def test_a_job_that_no_machine_can_run_says_why(bench: Bench) -> None:
     assert (seen.phase, seen.reason) == (QUEUED, "Idle")
     bench.condor.cancel([ticket], kill=False)
     assert bench.ended(ticket).reason == "Removed"
+
+
+def test_one_match_is_analysed_in_a_minute(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever becomes of the job that it was about."""
+    asked: list[Sequence[str]] = []
+    run = command.run
+
+    def noting(argv: Sequence[str], *rest: Any) -> str:
+        asked.append(argv)
+        return run(argv, *rest)
+
+    monkeypatch.setattr(command, "run", noting)
+    large = {"requests": {"memory": "100Gi"}}
+    tickets = [bench.submit(resources=large) for _ in range(2)]
+    for ticket in tickets:
+        bench.until(ticket, lambda seen: "no match found" in seen.message)
+        bench.condor.cancel([ticket], kill=False)
+        bench.ended(ticket)
+    assert len([argv for argv in asked if "-better-analyze" in argv]) == 1
 
 
 def test_a_held_job_waits_to_be_released(bench: Bench) -> None:

@@ -1,7 +1,4 @@
-"""The same as in ``test_conformance.py`` where the machines see nothing of the submitter's files.
-
-What jobs do is seen in a folder that all machines of the site have; the pool is not in it.
-"""
+"""As in ``test_conformance.py``, where the machines see nothing of the submitter's files."""
 
 from __future__ import annotations
 
@@ -14,9 +11,8 @@ from typing import Any
 import pytest
 
 from tests.condor_site import RunningSite
+from tests.htcondor.apart import *  # noqa: F403 - its fixtures are used here
 from tests.submitter import test_backend_conformance as conformance
-from tests.submitter.at_a_site import *  # noqa: F403 - its fixtures are used here
-from tests.submitter.at_a_site import own_folder
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, eventually, job_of
 from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
@@ -33,18 +29,6 @@ pytestmark = [  # type: ignore[assignment] # in place of the one that was import
 @pytest.fixture(scope="session")
 def the_site(the_apart_site: RunningSite) -> RunningSite:
     return the_apart_site
-
-
-@pytest.fixture
-def tmp_path(site: RunningSite) -> Path:
-    """A folder that jobs can write into, too."""
-    return own_folder(site.directory / "witness")
-
-
-@pytest.fixture
-def home(site: RunningSite) -> Path:
-    """Where the pool is: in a folder that only the access point has."""
-    return own_folder(site.home)
 
 
 @pytest.fixture

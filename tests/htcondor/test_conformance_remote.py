@@ -9,18 +9,16 @@ from __future__ import annotations
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.condor_site import RunningSite
-from tests.htcondor.element import LIFETIME_S, Element, options_of
+from tests.htcondor.at_an_element import *  # noqa: F403 - its fixtures are used here
+from tests.htcondor.element import LIFETIME_S, Element
 from tests.htcondor.test_conformance_apart import (
     test_a_killed_job_ends_with_words as killed_with_words,
 )
 from tests.submitter import test_backend_conformance as conformance
-from tests.submitter.at_a_site import *  # noqa: F403 - its fixtures are used here
-from tests.submitter.at_a_site import own_folder
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, Submitter, eventually, job_of
 from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
@@ -34,29 +32,6 @@ pytestmark = [  # type: ignore[assignment] # in place of the one that was import
 ]
 
 test_a_killed_job_ends_with_words = killed_with_words
-
-
-@pytest.fixture(scope="session")
-def the_site(the_element: Element) -> Element:
-    return the_element
-
-
-@pytest.fixture
-def tmp_path(site: RunningSite) -> Path:
-    """A folder that jobs can write into, too."""
-    return own_folder(site.directory / "witness")
-
-
-@pytest.fixture
-def home(site: RunningSite) -> Path:
-    """Where the pool is: in a folder that only the submitter's machine has."""
-    return own_folder(site.home)
-
-
-@pytest.fixture
-def options(home: Path) -> dict[str, Any]:
-    """Of every pool here."""
-    return options_of(home)
 
 
 def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]

@@ -12,13 +12,10 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from templates.job import Job
 from templates.states import ENDED
-from tests.htcondor.element import LIFETIME_S, REFRESH, Element, options_of, users_file
-from tests.submitter.at_a_site import *  # noqa: F403 - its fixtures are used here
-from tests.submitter.at_a_site import own_folder
+from tests.htcondor.at_an_element import *  # noqa: F403 - its fixtures are used here
+from tests.htcondor.element import LIFETIME_S, REFRESH, Element, users_file
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, Submitter, eventually, job_of
 
@@ -26,29 +23,6 @@ SECONDS = float(os.environ.get("HTCONDOR_TOKENS_S", "90"))
 REPLICAS = 3
 AT_ONCE = 6  # jobs that are under way
 NO_TOKEN = re.compile(r"no valid token|is not renewed|[Aa]uthenticat|Couldn't contact")
-
-
-@pytest.fixture(scope="session")
-def the_site(the_element: Element) -> Element:
-    return the_element
-
-
-@pytest.fixture
-def tmp_path(site: Element) -> Path:
-    """A folder that jobs can write into, too."""
-    return own_folder(site.directory / "witness")
-
-
-@pytest.fixture
-def home(site: Element) -> Path:
-    """Where the pool is: in a folder that only the submitter's machine has."""
-    return own_folder(site.home)
-
-
-@pytest.fixture
-def options(home: Path) -> dict[str, Any]:
-    """Of every pool here."""
-    return options_of(home)
 
 
 class Known(NamedTuple):
