@@ -1,4 +1,4 @@
-"""Sites of the kinds that have no batch system: a podman host, and a cluster of its own.
+"""Sites of other kinds: an HTCondor pool, a podman host, and a cluster of its own.
 
 They have a chain for themselves: that of the other tests has sites that run pods in one way.
 """
@@ -14,14 +14,16 @@ import pytest
 import yaml
 
 from tests.e2e.queues import Queue
-from tests.e2e.remains import remains
+from tests.e2e.remains import QUEUES, remains
 from tests.e2e.test_job import DOCUMENTED
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
 from tests.kubernetes_pool import user_of
 from tests.kueue_bed import KueueBed, running, until
 from tests.site import pod, sh
 
-KINDS = ("kubernetes", "podman")
+KINDS = ("htcondor", "kubernetes", "podman")
+# What names what a site has of any pod, where that is not a cluster.
+LEFT = {**QUEUES, "podman": ("podman", "ps", "--all", "--format", "{{.Names}}")}
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 
 
@@ -39,9 +41,8 @@ def left(chain: KueueBed) -> Callable[[str], list[str]]:
     """What there is at a site of any pod."""
 
     def look(site: str) -> list[str]:
-        if site == "podman":
-            said = chain.site(site).login("podman", "ps", "--all", "--format", "{{.Names}}")
-            return said.split()
+        if site in LEFT:
+            return chain.site(site).login(*LEFT[site]).split()
         cluster = chain.cluster_of(site)
         lists = [cluster.get(kind, namespace="interlink") for kind in ("pods", "secrets")]
         return [item["metadata"]["name"] for found in lists for item in found["items"]]
