@@ -23,6 +23,7 @@ BENCHMARKS = {
     "status": "GET /status of one pod, and of a thousand in one call",
     "logs": "a log of 1 GB through getLogs",
     "slurm": "pods through a real Slurm, against sbatch by hand",
+    "htcondor": "pods through a real HTCondor, against condor_submit by hand",
     "kueue": "the operator: writes at rest, a change of quota, a round of 200 pools",
     "chain": "the whole chain: a job's first line of log, and 500 jobs through Kueue to one site",
     "scale": "10,000 finished jobs: memory, cost at rest, a restarted plugin",

@@ -8,27 +8,28 @@ when the container ended is taken from the records of its job.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
-import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Optional
 
-from scripts.lib.interlink import Plugin
 from submitter.backends.base import Ticket
 from submitter.backends.slurm import Slurm
 from submitter.settings import Pool
 from tests.bench import apptainer
-from tests.bench.asking import CLIENTS
 from tests.bench.rows import Row
+from tests.bench.site_pods import (
+    counted,
+    create_all,
+    ended_at,
+    noting,
+    programs_of_a_poll,
+    watching,
+)
 from tests.slurm_site import USER, SlurmSite, running, until
 from tests.slurm_system import TIMING, SlurmSystem, pod_of, system_at
-from tests.system import job_of
 
 PODS = 1000
 BY_HAND = 300
@@ -90,75 +91,16 @@ def nothing_starts(site: SlurmSite) -> Iterator[None]:
 # --- creates and states ---------------------------------------------------------------------------
 
 
-class Clients:
-    """Create pods side by side."""
-
-    def __init__(self, port: int, requests: list[dict[str, Any]]) -> None:
-        self._port = port
-        self._waiting = iter(requests)
-        self._lock = threading.Lock()
-
-    def create_all(self) -> float:
-        """Pods per second."""
-        threads = [threading.Thread(target=self._create) for _ in range(CLIENTS)]
-        start = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return PODS / (time.monotonic() - start)
-
-    def _create(self) -> None:
-        with Plugin("127.0.0.1", self._port) as plugin:
-            while (request := self._next()) is not None:
-                plugin.create(request)
-
-    def _next(self) -> Optional[dict[str, Any]]:
-        with self._lock:
-            return next(self._waiting, None)
-
-
 def taken_and_seen(system: SlurmSystem) -> tuple[float, float]:
     """Creates per second, and the median time from a container's end to its state at /status."""
     requests = [pod_of("true") for _ in range(PODS)]
     pods = {request["pod"]["metadata"]["uid"]: request["pod"] for request in requests}
     with watching(system, pods) as seen:
         with nothing_starts(system.slurm):
-            rate = Clients(system.port, requests).create_all()
+            rate = create_all(system, requests)
         until(lambda: len(seen) >= SEEN, 300, f"{SEEN} pods have ended")
     delays = [at - ended_at(system, pods[uid]) for uid, at in list(seen.items())]
     return rate, statistics.median(delays)
-
-
-@contextmanager
-def watching(system: SlurmSystem, pods: dict[str, Any]) -> Iterator[dict[str, float]]:
-    """When each pod was first seen ended; all of them are asked for again and again."""
-    seen: dict[str, float] = {}
-    over = threading.Event()
-
-    def watch() -> None:
-        with Plugin("127.0.0.1", system.port) as plugin:
-            while not over.wait(0.1):
-                left = [pod for uid, pod in pods.items() if uid not in seen]
-                for status in plugin.status(left) if left else ():
-                    if "terminated" in status["containers"][0]["state"]:
-                        seen.setdefault(status["UID"], time.time())
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        over.set()
-        thread.join()
-
-
-def ended_at(system: SlurmSystem, pod: dict[str, Any]) -> float:
-    """By the clock of the node, which is ours."""
-    final = system.site / "site-a" / "jobs" / job_of(pod) / "final"
-    until(final.exists, 60, f"{final} is there")
-    (container,) = json.loads(final.read_bytes())["containers"]
-    return float(container["end"]["finished_ms"]) / 1000
 
 
 # --- one job --------------------------------------------------------------------------------------
@@ -182,33 +124,17 @@ def of_one_job(site: SlurmSite) -> Row:
 
 def asked_per_poll(site: SlurmSite) -> float:
     """How many of Slurm's programs one look at all jobs of the queue starts."""
-    pool = Pool(
-        name="long",
-        directory=str(site.home / "long"),
-        options={
-            "prefix": site.command("login", ["env", "SLURM_TIME_FORMAT=%s"], USER),
-            "user": USER,
-        },
-    )
-    slurm = Slurm(pool)
+    asked = site.home / "asked-per-poll"
+    prefix = [*site.command("login", ["env", "SLURM_TIME_FORMAT=%s"], USER), *noting(asked)]
+    options = {"prefix": prefix, "user": USER}
+    slurm = Slurm(Pool(name="long", directory=str(site.home / "long"), options=options))
     slurm.poll([])  # asks once how Slurm is set up
     site.run("login", ["bash", "-c", HELD.format(count=QUEUED)], USER, 600)
     told = site.login("squeue", "-h", "-u", USER, "-o", "%i %j").splitlines()
     tickets = [Ticket(name, number, "") for number, name in map(str.split, told)]
     if len(tickets) != QUEUED:
         raise RuntimeError(f"{len(tickets)} jobs are in the queue, not {QUEUED}")
-    asked: list[str] = []
-    run = slurm._commands.run
-
-    def noting(program: str, *rest: Any) -> str:
-        asked.append(program)
-        return run(program, *rest)
-
-    slurm._commands.run = noting  # type: ignore[method-assign]
-    sightings = slurm.poll(tickets)
-    if len(sightings) != QUEUED:
-        raise RuntimeError(f"{len(sightings)} of {QUEUED} jobs were seen")
-    return len(asked)
+    return programs_of_a_poll(slurm, tickets, asked)
 
 
 # --- behind a long queue --------------------------------------------------------------------------
@@ -221,16 +147,13 @@ def behind_a_long_queue(site: SlurmSite, folder: Path) -> list[Row]:
     have left a word, so that only the accounts tell how they ended.
     """
     asked = site.home / "asked"
-    wrapper = site.home / "asking"
-    wrapper.write_text(f'#!/bin/bash\necho "$1" >>{asked}\nexec "$@"\n')
-    wrapper.chmod(0o755)
-    with system_at(site, folder, pool={"options": {"prefix": [str(wrapper)]}}) as system:
+    with system_at(site, folder, pool={"options": {"prefix": noting(asked)}}) as system:
         requests = [pod_of("sleep 2") for _ in range(BEHIND)]
         pods = {request["pod"]["metadata"]["uid"]: request["pod"] for request in requests}
         begin = time.monotonic()
-        before = _counted(asked)
+        before = counted(asked)
         with watching(system, pods) as seen:
-            Clients(system.port, requests).create_all()
+            create_all(system, requests)
             until(lambda: len(seen) == BEHIND, 300, f"{BEHIND} pods have ended")
             delays = [at - ended_at(system, pods[uid]) for uid, at in seen.items()]
             killed = [system.run("sleep 1000") for _ in range(KILLED)]
@@ -240,7 +163,7 @@ def behind_a_long_queue(site: SlurmSite, folder: Path) -> list[Row]:
             for pod in killed:
                 system.ended(pod, 120)
         intervals = (time.monotonic() - begin) / TIMING["poll_s"]
-        count = {name: n - before.get(name, 0) for name, n in _counted(asked).items()}
+        count = {name: n - before.get(name, 0) for name, n in counted(asked).items()}
     looks, accounts = count["squeue"], count.get("sacct", 0)
     if not accounts:
         raise RuntimeError("the accounts were not asked at all")
@@ -251,7 +174,3 @@ def behind_a_long_queue(site: SlurmSite, folder: Path) -> list[Row]:
         Row("slurm-looks", looks / intervals, "squeue per interval", "limit", 1, "<=", 1),
         Row("slurm-accounts", accounts / looks, "sacct per look", "limit", 1, "<=", 1),
     ]
-
-
-def _counted(asked: Path) -> dict[str, int]:
-    return Counter(asked.read_text().split())
