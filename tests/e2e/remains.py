@@ -15,7 +15,9 @@ UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 QUEUES = {
     "slurm": ("squeue", "--noheader", "--format=%j"),
     "htcondor": ("condor_q", "-allusers", "-af", "InterlinkJob"),
+    "podman": ("podman", "ps", "--all", "--format", "{{.Names}}"),
 }
+CLUSTER = "kubernetes"  # the kind of site that has one
 
 
 def remains(bed: KueueBed, sites: Collection[str], uids: Collection[str]) -> list[str]:
@@ -27,7 +29,15 @@ def remains(bed: KueueBed, sites: Collection[str], uids: Collection[str]) -> lis
         found += [f"{name}: directory {path.name}" for path in jobs.iterdir()]
         if queue := QUEUES.get(name.partition("-")[0]):
             found += [f"{name}: queue {job}" for job in site.login(*queue).split()]
+        if name.partition("-")[0] == CLUSTER:
+            found += [f"{name}: queue {one}" for one in _objects(bed.cluster_of(name))]
     return sorted(line for line in found if wanted.intersection(UID.findall(line)))
+
+
+def _objects(cluster: KueueBed) -> Iterator[str]:
+    for kind in ("pods", "secrets", "configmaps"):
+        for item in cluster.get(kind, namespace="interlink")["items"]:
+            yield item["metadata"]["name"]
 
 
 def _processes() -> Iterator[str]:
