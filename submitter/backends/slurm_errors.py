@@ -31,6 +31,8 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
     ("Unexpected message received", SubmitUnclear),
     ("Connection reset by peer", SubmitUnclear),
     ("Message receive failure", SubmitUnclear),
+    ("Message send failure", SubmitUnclear),
+    ("Unexpected missing socket error", SubmitUnclear),
     ("Insane message length", SubmitUnclear),
     ("Unable to contact slurm controller", SubmitUnclear),
     ("Slurm backup controller in standby mode", SubmitUnclear),

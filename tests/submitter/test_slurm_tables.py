@@ -139,6 +139,13 @@ def test_why_a_job_waits(text: str, reason: str, words: str) -> None:
         (FAILED + "Something that nobody has seen", SubmitRefused),
         (FAILED + "Socket timed out on send/recv operation", SubmitUnclear),
         (FAILED + "Unable to contact slurm controller (connect failure)", SubmitUnclear),
+        (
+            # Of a controller that was killed while it was asked, as sbatch 26.05 says it.
+            "exit code 1: sbatch: error: slurm_send_node_msg: [socket:[5624905]] "
+            "slurm_bufs_sendto(msg_type=REQUEST_SUBMIT_BATCH_JOB) failed: Unexpected missing "
+            f"socket error {FAILED}Unexpected missing socket error",
+            SubmitUnclear,
+        ),
         (FAILED + "Protocol authentication error", BackendUnavailable),
         (FAILED + "MaxJobCount limit reached", NoRoom),
         (
