@@ -245,7 +245,6 @@ class HTCondor(Backend):
                 self._act("condor_rm", gone, "-forcex")
         for ticket in tickets:
             self._last.pop(ticket.name, None)
-            self._spool.forget(ticket.native)
             if not self._options.shared:
                 self._arrivals.forget(ticket.name)
                 forget(ticket.directory)

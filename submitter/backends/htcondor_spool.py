@@ -48,6 +48,8 @@ class Spool:
         """
         now = time.monotonic()
         left = {ad.native: place for ad, place in jobs if is_over(ad)}
+        self._since = {n: at for n, at in self._since.items() if n in left}
+        self._fetched &= left.keys()
         begun = {ad.native for ad, _ in jobs if ad.number("NumShadowStarts")}
         missing = {n: left[n] for n in left.keys() & begun - self._fetched}
         for native in missing:
@@ -58,11 +60,6 @@ class Spool:
             self._follow({ad.native: place for ad, place in jobs if _may_speak(ad)})
         late = [native for native in missing if native not in self._fetched]
         return {native for native in late if now - self._since[native] < PATIENCE_S}
-
-    def forget(self, native: str) -> None:
-        """Of a job that is over."""
-        self._since.pop(native, None)
-        self._fetched.discard(native)
 
     def _follow(self, running: Mapping[str, str]) -> None:
         """The output of those that run, as far as it goes."""

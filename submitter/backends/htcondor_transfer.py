@@ -14,6 +14,7 @@ import logging
 import os
 import re
 import tarfile
+import uuid
 from typing import BinaryIO, NamedTuple, Optional
 
 from submitter.journal import Journal
@@ -108,6 +109,7 @@ class Arrivals:
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
+        self._me = uuid.uuid4().hex[:8]  # other submitters of the pool write the same files
         self._read: dict[str, int] = {}  # how much of a job's stream
         self._spooled: dict[str, int] = {}  # how much of a job's records
 
@@ -168,7 +170,7 @@ class Arrivals:
             if record is None or record.job != name:
                 continue
             target = f"{self._journal.spool}/{name}.{record.run}.{record.stream}.{record.number}"
-            with open(f"{target}.tmp", "wb") as out:
+            with open(f"{target}.{self._me}.tmp", "wb") as out:
                 out.write(line + b"\n")
-            os.rename(f"{target}.tmp", target)
+            os.rename(f"{target}.{self._me}.tmp", target)
         self._spooled[name] = start + len(whole)

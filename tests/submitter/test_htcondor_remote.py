@@ -16,6 +16,7 @@ from submitter.backends import htcondor, htcondor_spool
 from submitter.backends.base import Ticket
 from submitter.backends.htcondor import HTCondor
 from submitter.backends.htcondor_states import COMPLETED, HELD, IDLE, REMOVED, RUNNING
+from submitter.errors import CommandFailed
 from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.states import ENDED, QUEUED, STARTED
@@ -130,6 +131,23 @@ def test_last_words_are_not_waited_for_for_ever(
     assert element.sight().phase == QUEUED
     monkeypatch.setattr(htcondor_spool, "PATIENCE_S", 0)
     assert element.sight().phase == ENDED
+
+
+def test_one_is_cleaned_while_its_last_words_are_fetched(
+    element: Element, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another submitter has told its end, and a thread of ours takes it out of the queue."""
+    element.says("condor_q", ad(COMPLETED, ExitCode=3, CompletionDate=5))
+    run = element.condor._commands.run
+
+    def cleaning(program: str, *rest: Any) -> str:
+        if program == "condor_qedit":
+            element.condor.clean([element.ticket()])
+            raise CommandFailed(program, "Queue transaction failed")
+        return run(program, *rest)
+
+    monkeypatch.setattr(element.condor._commands, "run", cleaning)
+    assert element.sight().phase == QUEUED
 
 
 def test_a_removed_one_that_still_ends_runs(element: Element) -> None:

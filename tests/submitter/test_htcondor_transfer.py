@@ -181,3 +181,30 @@ def test_records_of_another_job_are_not_spooled(tmp_path: Path) -> None:
     (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
     Arrivals(journal).unpack(job.name)
     assert os.listdir(journal.spool) == []
+
+
+def test_another_submitter_drops_the_same_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Neither takes away what the other one is about to put there."""
+    journal = journal_of(tmp_path)
+    job = job_of()
+    journal.store([job])
+    line = f"interlink1 job={job.name} run=1 stream=job n=1 at=1 state=started node=x ;\n".encode()
+    (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
+    one, other = Arrivals(journal), Arrivals(journal)
+    seen = []
+
+    def rename(source: str, target: str) -> None:
+        """The other one comes to the same just then."""
+        if not seen:
+            seen.append(source)
+            other.unpack(job.name)
+        os.replace(source, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transfer.os, "rename", rename)
+        one.unpack(job.name)
+    (name,) = os.listdir(journal.spool)
+    assert (Path(journal.spool) / name).read_bytes() == line
+    assert (caplog.messages, name.endswith(".tmp")) == ([], False)
