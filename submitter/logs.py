@@ -45,6 +45,7 @@ from templates.states import ENDED
 logger = logging.getLogger(__name__)
 
 LOOK_S = 0.25  # between two looks at a log that is followed
+LOOKS = 8  # at one that has to be brought first
 LONGEST_WAIT_S = 60.0
 LINE_GROWTH = 32  # bytes by which a time makes a line longer, at most
 LEAST_CHUNK = 1024
@@ -89,10 +90,6 @@ class LogServer:
             return Refusal(UNKNOWN, "there is no such job", False)
         if _container(entry, wanted.container) is None:
             return Refusal(UNKNOWN, f"it has no container {wanted.container}", False)
-        if entry.final and not entry.cleaned and self._site.backend.brings_logs:
-            trouble = await self._bring(entry.name, wanted.container)
-            if trouble:
-                return Refusal(UNAVAILABLE, f"not all of the log is here yet: {trouble}", True)
         log = await self._awaited(entry, wanted)
         if log is None and wanted.previous:
             words = f"container {wanted.container} has not been started before"
@@ -126,24 +123,30 @@ class LogServer:
         if wanted.cursor and cursor is None:
             raise WireError("logs.cursor", "is none of ours")
         over = _is_over(entry, wanted.container)
-        if self._site.backend.brings_logs and not entry.final:
-            await self._bring(entry.name, wanted.container)
+        trouble = ""
+        if self._site.backend.brings_logs and not entry.cleaned:
+            trouble = await self._bring(entry.name, wanted.container)
+        if trouble and (entry.has_ended or not wanted.follow):
+            words = f"not all of the log is here yet: {trouble}"
+            raise Refused(Refusal(UNAVAILABLE, words, True))
         if cursor is None:
             ended = over if _comes_again(entry, wanted.container) else 0
             cursor = await asyncio.to_thread(_begin, directory, wanted, ended)
         if cursor is None:
             return None
         path = path_of(directory, wanted.container, cursor.start)
-        return Log(path, cursor, over > cursor.start)
+        return Log(path, cursor, over > cursor.start and not trouble)
 
     async def _bring(self, name: str, container: str) -> str:
-        """Why it could not be brought; empty when it is here. What came before can be read."""
-        try:
-            if await asyncio.to_thread(self._site.backend.bring_logs, name, container):
-                return ""
-        except SubmitterError as error:
-            logger.info("pool=%s job=%s: its log: %s", self._site.pool.name, name, error)
-            return str(error)
+        """Why it could not be brought; empty when it is here. Somebody else may just be at it."""
+        for _ in range(LOOKS):
+            try:
+                if await asyncio.to_thread(self._site.backend.bring_logs, name, container):
+                    return ""
+            except SubmitterError as error:
+                logger.info("pool=%s job=%s: its log: %s", self._site.pool.name, name, error)
+                return str(error)
+            await asyncio.sleep(LOOK_S)
         return "the batch system does not tell it"
 
     # --- sending ------------------------------------------------------------------------------

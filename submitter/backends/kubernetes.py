@@ -230,7 +230,7 @@ class Kubernetes(Backend):
         start = int(told.get("restartCount") or 0)
         directory = self._job_directory(name)
         brought = self._logs.bring(name, directory, told["name"], start, now=now)
-        return brought or not kubernetes_states.has_run(told)
+        return brought or not kubernetes_states.has_begun(told)
 
     # --- ending ---------------------------------------------------------------------------------
 

@@ -82,10 +82,10 @@ def containers(pod: Json) -> Iterator[Json]:
         yield from status.get(key) or ()
 
 
-def has_run(container: Json) -> bool:
-    """Whether one that has ended had begun, and so may have written something."""
-    ended = (container.get("state") or {}).get("terminated") or {}
-    return bool(ended.get("startedAt"))
+def has_begun(container: Json) -> bool:
+    """Whether it may have written something."""
+    state = container.get("state") or {}
+    return any((state.get(key) or {}).get("startedAt") for key in ("running", "terminated"))
 
 
 def exit_code(pod: Json) -> int:

@@ -23,7 +23,7 @@ from templates.job import Job, build
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.manifests import read_manifests
-from templates.messages import Delete, LogEnd, LogRequest, Query
+from templates.messages import Delete, LogEnd, LogRequest, Query, Refusal
 from templates.names import job_name
 from templates.publications import Statuses
 from templates.states import ENDED, JobStatus
@@ -185,10 +185,13 @@ class Centre:
         eventually(lambda: job in self.query(job).gone, seconds, f"{job} is gone")
 
     def logs(self, job: str, container: str = "main", **options: Any) -> bytes:
-        """The whole log, window by window."""
-        content, cursor = b"", ""
+        """The whole log, window by window; what cannot be told now is asked for again."""
+        content, cursor, patience = b"", "", time.monotonic() + PATIENCE_S
         while True:
             data, end = self.window(job, container, cursor=cursor, **options)
+            if isinstance(end, Refusal) and end.retry and time.monotonic() < patience:
+                time.sleep(0.2)
+                continue
             content += data
             assert isinstance(end, LogEnd), end
             cursor = end.cursor
