@@ -12,12 +12,33 @@ from tests.kubernetes_pool import Cluster, make_image
 from tests.kueue_bed import running
 from tests.submitter.conftest import *  # noqa: F403 - its fixtures are used here
 
+# What "scripts/test kubernetes-core" runs.
+CORE = {
+    "test_conformance.py": (
+        "test_states_on_the_way",
+        "test_a_repeated_create_runs_once",
+        "test_a_deleted_job_gets_a_term_first",
+        "test_killed_at_random_moments_nothing_is_lost_or_run_twice",
+    ),
+    "test_pods.py": (
+        "test_values_arrive_as_they_are_and_nothing_secret_is_in_the_pod",
+        "test_volumes_and_the_first_clusters_token_come_as_files_and_no_other_token_does",
+        "test_a_log_is_read_while_it_grows_and_when_its_pod_is_gone",
+        "test_after_a_gap_everything_is_known_again",
+    ),
+    "test_queue.py": ("test_pods_run_in_the_order_in_which_they_came",),
+    "test_docs.py": ("test_a_token_that_has_run_out_is_read_again_as_the_page_says",),
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.kubernetes)
+        if here not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.kubernetes)
+        if item.name.partition("[")[0] in CORE.get(item.path.name, ()):
+            item.add_marker(pytest.mark.core)
 
 
 @pytest.fixture(scope="session")
