@@ -170,10 +170,8 @@ def test_a_program_that_dies_is_named(
     pid = child(one, word)
     assert pid is not None
     os.killpg(pid, signal.SIGKILL)
-    code = one.process.wait(60)
-    assert code == 2
+    assert one.ended() == 2
     assert f"quickstart: {name} ended too early: " in one.said
-    assert "Traceback" not in one.said
 
 
 def test_what_is_wrong_is_one_line(run: list[Quickstart], tmp_path: Path, pod: Path) -> None:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Callable
 
 from scripts.lib import certificates
+from scripts.lib.families import kill_families
 from scripts.lib.interlink import (
     Answer,
     Plugin,
@@ -200,6 +201,7 @@ class System:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # also a worker that its gunicorn has left
             process.wait()
+        kill_families(self.folder, STOP_S)  # a job of which no submitter took care any more
         self.plugin.close()
         shutil.rmtree(self.folder, ignore_errors=True)
 
