@@ -123,6 +123,20 @@ class Claim:
 
 
 @dataclass(frozen=True)
+class NfsExport:
+    """What of an NFS server the site's nodes have mounted; a job cannot mount it itself."""
+
+    server: Word = field(default="", metadata=REQUIRED)
+    """The server, as pods name it."""
+    export: Path = field(default="", metadata=REQUIRED)
+    """The directory of the server."""
+    path: Path = field(default="", metadata=REQUIRED)
+    """Where the nodes have it."""
+    read_only: bool = False
+    """Whether every mount of it is read-only, whatever the pod says."""
+
+
+@dataclass(frozen=True)
 class Volumes:
     """Storage that pods can use."""
 
@@ -134,6 +148,8 @@ class Volumes:
     """hostPath volumes are refused unless they are one of these or below one."""
     claims: Mapping[Annotated[str, Kind.CLAIM], Claim] = field(default_factory=dict)
     """The claims that pods can mount; one named with its namespace wins over the bare name."""
+    nfs: tuple[NfsExport, ...] = ()
+    """nfs volumes are refused unless they are one of these or below one."""
 
 
 @dataclass(frozen=True)

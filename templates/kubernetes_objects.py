@@ -274,13 +274,15 @@ def _volumes(
 ) -> tuple[list[Json], dict[str, Json]]:
     """The far pod's volumes, and the same by their names."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
-    elsewhere = [volume for volume in pod.volumes if volume.kind != CLAIM]
+    elsewhere = [volume for volume in pod.volumes if volume.kind not in (CLAIM, "nfs")]
     found = sources(pod._replace(volumes=tuple(elsewhere)), config)
     made: dict[str, Json] = {}
     for volume in pod.volumes:
         where = f"pod.spec.volumes[{volume.name}].{volume.kind}"
         if volume.name not in used:
             continue
+        if volume.kind == "nfs":  # of which the nodes of a cluster need not have anything mounted
+            raise PodRejected(where, "volumes of type nfs are not supported in this pool")
         if volume.kind == CLAIM:
             made[volume.name] = _claim(pod, volume.source, config, where)
         elif volume.kind == "hostPath":

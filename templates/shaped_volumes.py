@@ -27,7 +27,8 @@ from templates.volumes import (
     sources,
 )
 
-_ALIKE = frozenset(("emptyDir", "ephemeral", "hostPath"))  # for all pods with the same volume
+# Alike for all pods with the same volume.
+_ALIKE = frozenset(("emptyDir", "ephemeral", "hostPath", "nfs"))
 
 
 # What a projected volume tells its containers of their pod by files, where interLink has not.

@@ -288,13 +288,10 @@ def _check_folders(path: str, files: Mapping[str, File], where: str) -> None:
 
 
 def _host_path(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    path = text_at(volume.source, "path", where)
+    path = _absolute(volume, where)
     kind = text_at(volume.source, "type", where)
-    if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise PodRejected(f"{where}.path", "must be an absolute path without '..'")
     if kind not in _HOST_PATH_TYPES:
         raise PodRejected(f"{where}.type", f"not a type of hostPath: {kind}")
-    path = posixpath.normpath(path)
     allowed = [entry for entry in config.volumes.host_paths if _is_below(path, entry.path)]
     if not allowed:
         known = ", ".join(entry.path for entry in config.volumes.host_paths)
@@ -307,6 +304,29 @@ def _host_path(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Sou
         read_only=nearest.read_only,
         check=f"host_path {quote(path)} {quote(kind)} {quote(nearest.path)}",
     )
+
+
+def _nfs(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
+    """What the site's nodes have mounted of that server."""
+    server, path = text_at(volume.source, "server", where), _absolute(volume, where)
+    found = [e for e in config.volumes.nfs if e.server == server and _is_below(path, e.export)]
+    if not found:
+        raise PodRejected(where, f"this site has no place for {server}:{path} (volumes.nfs)")
+    nearest = max(found, key=lambda export: len(export.export))
+    place = posixpath.join(nearest.path, posixpath.relpath(path, nearest.export))
+    place = posixpath.normpath(place)
+    return Source(
+        quote(place),
+        read_only=nearest.read_only or bool(flag_at(volume.source, "readOnly", where)),
+        check=f"host_path {quote(place)} Directory {quote(nearest.path)}",
+    )
+
+
+def _absolute(volume: Volume, where: str) -> str:
+    path = text_at(volume.source, "path", where)
+    if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
+        raise PodRejected(f"{where}.path", "must be an absolute path without '..'")
+    return posixpath.normpath(path)
 
 
 def _is_below(path: str, parent: str) -> bool:
@@ -340,4 +360,5 @@ _KINDS: dict[str, Callable[[Pod, Volume, BuildConfig, str], Source]] = {
     "projected": _projected,
     "hostPath": _host_path,
     "persistentVolumeClaim": _claim,
+    "nfs": _nfs,
 }

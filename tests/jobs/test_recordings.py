@@ -15,6 +15,7 @@ from templates.build_config import (
     BuildConfig,
     Claim,
     HostPath,
+    NfsExport,
     Runtime,
     Volumes,
 )
@@ -26,7 +27,11 @@ from tests.site import BUSYBOX, ENTRY, REPOSITORY, Site
 
 FOLDER = REPOSITORY / "tests" / "data" / "recordings"
 RECORDINGS = sorted(FOLDER.glob("*/create-*.json"))
-VOLUMES = Volumes(host_paths=(HostPath("/data"),), claims={"data": Claim("/srv/$namespace/$claim")})
+VOLUMES = Volumes(
+    host_paths=(HostPath("/data"),),
+    claims={"data": Claim("/srv/$namespace/$claim")},
+    nfs=(NfsExport("nfs.example.org", "/x", "/net/x"),),
+)
 # What becomes of each recording: at a site that allows nothing, at one that gives its volumes a
 # place, and at such a one without images. Empty: it translates.
 NO_CLAIM = (
@@ -36,14 +41,14 @@ NO_CLAIM = (
 NO_PATH = (
     "pod.spec.volumes[host].hostPath.path: /data/foo is not allowed at this site (allowed: none)"
 )
-NO_NFS = "pod.spec.volumes[d]: volumes of type nfs are not supported"
+NO_NFS = "pod.spec.volumes[d].nfs: this site has no place for nfs.example.org:/x (volumes.nfs)"
 NO_COMMAND = "pod.spec containers[{}].command: must be given: the host runtime has no images"
 OUTCOMES = {
     "create-plain": ("", "", ""),
     "create-sample-job": ("", "", ""),
     "create-claim": (NO_CLAIM, "", NO_COMMAND.format("c")),
     "create-everything": (NO_PATH, "", NO_COMMAND.format("helper")),
-    "create-generic-ephemeral": (NO_NFS, NO_NFS, NO_NFS),
+    "create-generic-ephemeral": (NO_NFS, "", NO_COMMAND.format("c")),
 }
 
 PASSWORD = "p'a\"s$s`w\\ord\n"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig, Claim, HostPath
+from templates.build_config import BuildConfig, Claim, HostPath, NfsExport
 from templates.errors import PodRejected
 from tests.site import BUSYBOX, Finished, Site, config_map, pod, secret, sh
 
@@ -557,6 +557,37 @@ def test_a_claim_can_be_read_only(site: Site, by: str) -> None:
 def test_a_claim_whose_place_is_missing_says_so(site: Site) -> None:
     done = run_claim(site, {"data": Claim("/no/such/place")}, "true")
     assert reason(done) == f"/data: /no/such/place does not exist on {done.state.node}"
+
+
+# --- nfs ---------------------------------------------------------------------------------------
+
+
+def run_nfs(site: Site, path: str, script: str) -> Finished:
+    """With /projects of a server, which the nodes have in the folder of the test."""
+    (site.folder / "projects").mkdir(exist_ok=True)
+    volume = {"name": "data", "nfs": {"server": "nfs.example.org", "path": f"/projects/{path}"}}
+    export = NfsExport("nfs.example.org", "/projects", f"{site.folder}/projects")
+    return site.run(
+        pod(sh(script, volumeMounts=[at("data", "/data")]), volumes=[volume]),
+        with_volumes(site.config, nfs=(export,)),
+    )
+
+
+def test_an_nfs_volume_is_what_the_nodes_have_mounted(every_site: Site) -> None:
+    folder = every_site.folder / "projects" / "a b"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    done = run_nfs(every_site, "a b", "echo kept >/data/x; ls /data")
+    assert done.log("c0") == "x\n"
+    assert (folder / "x").read_text() == "kept\n"
+
+
+def test_an_nfs_volume_leads_nowhere_else(site: Site) -> None:
+    (site.folder / "projects").mkdir()
+    (site.folder / "projects" / "out").symlink_to("/etc")
+    done = run_nfs(site, "out", "true")
+    assert "leads to /etc, which this site does not allow" in reason(done)
+    assert "does not exist" in reason(run_nfs(site, "none", "true"))
 
 
 # --- mounts ------------------------------------------------------------------------------------

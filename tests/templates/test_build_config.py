@@ -19,6 +19,7 @@ from templates.build_config import (
     HostPath,
     Images,
     Kubernetes,
+    NfsExport,
     Podman,
     Resources,
     Rules,
@@ -45,6 +46,7 @@ EVERYTHING = BuildConfig(
         memory="/run/shm",
         host_paths=(HostPath("/data"), HostPath("/cvmfs", True)),
         claims={"home": Claim("/home/$namespace/$claim"), "ns/set": Claim("/set", True)},
+        nfs=(NfsExport("nfs.example.org", "/projects", "/net/projects", True),),
     ),
     environment=Environment(
         {"https_proxy": "http://p:1", "LINES": "a\nb"}, ("A_*",), ("/opt/bin",)
@@ -328,6 +330,10 @@ def test_a_wrong_type_of_any_key_is_one_line_that_names_it(key: Key) -> None:
     where = key.name
     if name.startswith("host_paths[]"):
         written = {"host_paths": [{"path": "/x", name.split(".")[1]: wrong}]}
+        where = key.name.replace("[]", "[0]")
+    elif name.startswith("nfs[]"):
+        given = {"server": "s", "export": "/e", "path": "/x"}
+        written = {"nfs": [{**given, name.split(".")[1]: wrong}]}
         where = key.name.replace("[]", "[0]")
     elif "<name>" in name:
         written = {"claims": {"home": {"path": "/x", name.split(".")[2]: wrong}}}

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig, HostPath, Kubernetes, Resources, Runtime, Volumes
+from templates.build_config import (
+    BuildConfig,
+    HostPath,
+    Kubernetes,
+    NfsExport,
+    Resources,
+    Runtime,
+    Volumes,
+)
 from templates.errors import PodRejected
 from templates.job import Job, build
 from tests.site import config_map, manifests, pod, secret, sh
@@ -175,6 +183,14 @@ def test_host_paths_and_claims_are_the_sites_to_allow() -> None:
     mapped = replace(CONFIG, kubernetes=Kubernetes(claims={"home": "there"}))
     source = {"claimName": "there", "readOnly": False}
     assert spec_of(claim, mapped)["volumes"] == [{"name": "v", "persistentVolumeClaim": source}]
+
+
+def test_nfs_is_refused_also_where_it_is_mapped_for_scripts() -> None:
+    export = NfsExport("nfs.example.org", "/x", "/net/x")
+    volume = {"name": "v", "nfs": {"server": "nfs.example.org", "path": "/x"}}
+    wanted = pod(sh("true", volumeMounts=[{"name": "v", "mountPath": "/v"}]), volumes=[volume])
+    words = refusal(wanted, replace(CONFIG, volumes=Volumes(nfs=(export,))))
+    assert "volumes of type nfs are not supported in this pool" in words
 
 
 @pytest.mark.parametrize("field", ["hostNetwork", "hostPID", "hostIPC"])

@@ -49,7 +49,12 @@ REFUSED: list[tuple[str, Any, BuildConfig]] = [
         mounting(persistentVolumeClaim={"claimName": "data"}),
         CONFIG,
     ),
-    ("volumes of type nfs are not supported", mounting(nfs={"server": "x"}), CONFIG),
+    (
+        "this site has no place for nfs.example.org:/x",
+        mounting(nfs={"server": "nfs.example.org", "path": "/x"}),
+        CONFIG,
+    ),
+    ("volumes of type csi are not supported", mounting(csi={"driver": "x"}), CONFIG),
     (
         "...restartPolicyRules: not supported; the restartPolicy counts",
         pod(sh("true", restartPolicyRules=[{"action": "Restart"}])),

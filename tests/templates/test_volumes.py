@@ -6,7 +6,7 @@ from typing import Any, Optional
 
 import pytest
 
-from templates.build_config import BuildConfig, Claim, HostPath, Volumes
+from templates.build_config import BuildConfig, Claim, HostPath, NfsExport, Volumes
 from templates.errors import PodRejected
 from templates.names import SUBDOMAIN_RULE
 from templates.pod import MAIN, Container, Content, Mount, Pod, Volume
@@ -26,6 +26,10 @@ CONFIG = BuildConfig(
             "own": Claim("/own/${namespace}/$pod/$uid"),
             "team-b/home": Claim("/teams/b/home"),
         },
+        nfs=(
+            NfsExport("nfs.example.org", "/", "/net/all"),
+            NfsExport("nfs.example.org", "/projects", "/net/projects", read_only=True),
+        ),
     )
 )
 
@@ -212,6 +216,24 @@ def test_the_nearest_entry_of_the_site_decides_about_a_host_path(
     assert not found.word.endswith("/")
 
 
+@pytest.mark.parametrize(
+    ("source", "place", "export", "read_only"),
+    [
+        ({"path": "/projects"}, "/net/projects", "/net/projects", True),
+        ({"path": "/projects/a/"}, "/net/projects/a", "/net/projects", True),
+        ({"path": "/projects2"}, "/net/all/projects2", "/net/all", False),
+        ({"path": "/", "readOnly": True}, "/net/all", "/net/all", True),
+        ({"path": "/it's"}, "'/net/all/it'\"'\"'s'", "/net/all", False),
+    ],
+)
+def test_an_nfs_volume_is_where_the_nodes_have_it(
+    source: dict[str, Any], place: str, export: str, read_only: bool
+) -> None:
+    found = source_of("nfs", {"server": "nfs.example.org", **source})
+    assert (found.word, found.read_only) == (place, read_only)
+    assert found.check == f"host_path {place} Directory {export}"
+
+
 def test_a_hostile_host_path_is_one_word() -> None:
     found = source_of("hostPath", {"path": "/data/$(id) 'x' \n;"})
     assert found.word == "'/data/$(id) '\"'\"'x'\"'\"' \n;'"
@@ -243,7 +265,6 @@ def item(key: Optional[str] = "a", path: Any = "a", **more: Any) -> dict[str, An
 
 RELATIVE = "must be a relative path of a file, without '..' and not too long"
 REFUSALS: list[tuple[str, dict[str, Any], str]] = [
-    ("nfs", {"server": "x"}, ": volumes of type nfs are not supported"),
     ("csi", {}, ": volumes of type csi are not supported"),
     ("emptyDir", {"medium": "HugePages"}, ".emptyDir.medium: not supported: HugePages"),
     ("emptyDir", {"sizeLimit": "much"}, ".emptyDir.sizeLimit: not a quantity: much"),
@@ -304,6 +325,16 @@ REFUSALS: list[tuple[str, dict[str, Any], str]] = [
         "persistentVolumeClaim",
         {"claimName": "none"},
         ".persistentVolumeClaim: this site has no place for the claim team-a/none (volumes.claims)",
+    ),
+    (
+        "nfs",
+        {"server": "other.example.org", "path": "/projects"},
+        ".nfs: this site has no place for other.example.org:/projects (volumes.nfs)",
+    ),
+    (
+        "nfs",
+        {"server": "nfs.example.org", "path": "/projects/../x"},
+        ".nfs.path: must be an absolute path without '..'",
     ),
     *(
         ("persistentVolumeClaim", {"claimName": name}, f".persistentVolumeClaim.claimName: {rule}")
