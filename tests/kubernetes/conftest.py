@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 
 from tests.kubernetes_pool import Cluster, make_image
 from tests.kueue_bed import running
+from tests.nats_server import NatsServer
 from tests.submitter.conftest import *  # noqa: F403 - its fixtures are used here
+from tests.submitter.rig import Centre, Submitter
 
 # What "scripts/test kubernetes-core" runs.
 CORE = {
@@ -46,3 +49,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with running(f"kubernetes-{os.getpid()}") as bed:
         bed.load(make_image(tmp_path_factory.mktemp("image")))
         yield Cluster(bed)
+
+
+@pytest.fixture
+def submitter(
+    nats: NatsServer, centre: Centre, cluster: Cluster, namespace: str, tmp_path: Path
+) -> Iterator[Submitter]:
+    """The one of a pool in the namespace that the test's module makes."""
+    one = Submitter(nats, tmp_path, **cluster.pool(namespace)).until_ready(centre)
+    yield one
+    one.stop(signal.SIGKILL)

@@ -6,7 +6,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +15,6 @@ from templates.job import Job
 from templates.states import ENDED, QUEUED
 from tests.kubernetes_pool import CONFIG, Cluster, job_of
 from tests.kueue_bed import until
-from tests.nats_server import NatsServer
 from tests.submitter.rig import Centre, Submitter, eventually
 
 QUEUE = "batch"
@@ -58,15 +56,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     for kind in ("clusterqueue", "resourceflavor"):
         cluster.bed.kubectl("delete", kind, name, "--wait=false")
     cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
-
-
-@pytest.fixture
-def submitter(
-    nats: NatsServer, centre: Centre, cluster: Cluster, namespace: str, tmp_path: Path
-) -> Iterator[Submitter]:
-    one = Submitter(nats, tmp_path, **cluster.pool(namespace)).until_ready(centre)
-    yield one
-    one.stop(signal.SIGKILL)
 
 
 @pytest.fixture

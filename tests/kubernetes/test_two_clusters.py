@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import ssl
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import urllib3
@@ -22,7 +20,6 @@ from templates.job import Job, build
 from templates.request import read_create_request
 from tests.kubernetes_pool import ACCOUNT, CONFIG, IMAGE, Cluster, job_of, user_of
 from tests.kueue_bed import KueueBed, running
-from tests.nats_server import NatsServer
 from tests.site import config_map, pod
 from tests.submitter.rig import Centre, Submitter, eventually
 
@@ -41,15 +38,6 @@ def namespace(cluster: Cluster) -> Iterator[str]:
     name = cluster.namespace()
     yield name
     cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
-
-
-@pytest.fixture
-def submitter(
-    nats: NatsServer, centre: Centre, cluster: Cluster, namespace: str, tmp_path: Path
-) -> Iterator[Submitter]:
-    one = Submitter(nats, tmp_path, **cluster.pool(namespace)).until_ready(centre)
-    yield one
-    one.stop(signal.SIGKILL)
 
 
 def job_with_token(token: str, authority: str, script: str) -> Job:
