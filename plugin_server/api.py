@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import select
 import socket
-from typing import Callable
+import time
+from collections.abc import Coroutine
+from typing import Any, Callable
 
 from flask import Blueprint, Response, request
 
+from plugin_server.bridge import BridgeError
 from plugin_server.errors import Refused
 from plugin_server.metrics import Metrics
 from plugin_server.service import Service
@@ -15,6 +20,15 @@ from plugin_server.service import Service
 JSON = "application/json"
 TEXT = "text/plain; charset=utf-8"
 HEALTH = ("/healthz", "/readyz", "/metrics")
+LATER = "plugin_server.later"
+"""Where our worker's environment takes a coroutine for the answer; under any other server, and for
+all other paths than those below, the answer is waited for."""
+NEVER_BLOCK = frozenset(("/create", "/status"))
+"""What our worker may call in the loop's thread."""
+
+_NOT_YET = Response()
+
+logger = logging.getLogger(__name__)
 
 
 def blueprint(service: Service, metrics: Metrics) -> Blueprint:
@@ -23,8 +37,11 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
 
     @api.post("/create")
     def create() -> Response:
+        return _when_done(service, created(_body()))
+
+    async def created(body: bytes) -> Response:
         with metrics.call("create"):
-            return Response(service.creates.create(_body()), content_type=JSON)
+            return Response(await service.creates.create(body), content_type=JSON)
 
     @api.route("/delete", methods=["POST", "DELETE"])
     def delete() -> Response:
@@ -34,14 +51,29 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
 
     @api.route("/status", methods=["GET", "POST"])
     def status() -> Response:
+        body, start = _body(), time.perf_counter()
+        known = service.statuses.known(body)
+        if known is None:
+            return _when_done(service, asyncio.to_thread(looked_up, body))
+        metrics.count("status", "ok", start)
+        return Response(known, content_type=JSON)
+
+    def looked_up(body: bytes) -> Response:
         with metrics.call("status"):
-            return Response(service.statuses.answer(_body()), content_type=JSON)
+            return Response(service.statuses.answer(body), content_type=JSON)
 
     @api.route("/getLogs", methods=["GET", "POST"])
     def get_logs() -> Response:
         with metrics.call("getLogs"):
             log = service.logs.open(_body(), _is_there(service, request.environ))
             return Response(log, content_type=TEXT)
+
+    _add_health(api, service, metrics)
+    return api
+
+
+def _add_health(api: Blueprint, service: Service, metrics: Metrics) -> None:
+    """The routes for who watches the plugin."""
 
     @api.get("/healthz")
     def healthz() -> Response:
@@ -59,13 +91,40 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
     def metrics_page() -> Response:
         return Response(metrics.page(), content_type=metrics.content_type)
 
-    return api
-
 
 def _body() -> bytes:
     """The body, of any method; Flask's own way to it takes as long as the rest of a status."""
     body: bytes = request.environ["wsgi.input"].read()
     return body
+
+
+def _when_done(service: Service, work: Coroutine[Any, Any, Response]) -> Response:
+    """The answer that a coroutine brings."""
+    later = request.environ.get(LATER)
+    if later is None:
+        return service.bridge.call(work, service.longest_s)
+    later.append(_told(work))
+    return _NOT_YET
+
+
+async def _told(work: Coroutine[Any, Any, Response]) -> Response:
+    try:
+        return await work
+    except Exception as error:  # noqa: BLE001 (logged there if nobody has foreseen it)
+        return answer_to(error)
+
+
+def answer_to(error: Exception) -> Response:
+    """One plain line for what went wrong, of which the log says more if nobody has foreseen it."""
+    if isinstance(error, Refused):
+        return refused(error)
+    if isinstance(error, BridgeError):
+        return refused(Refused(503, f"the plugin cannot do it now: {error}"))
+    code, name = getattr(error, "code", None), getattr(error, "name", "")
+    if isinstance(code, int):  # one of Flask's own: an unknown path or method
+        return refused(Refused(code, name))
+    logger.error("a request failed", exc_info=error)
+    return refused(Refused(500, "the plugin has failed; its log says more"))
 
 
 def refused(error: Refused) -> Response:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Callable, Optional
 
 from flask import Flask, Response, request
 
 from plugin_server import api
-from plugin_server.bridge import BridgeError
 from plugin_server.errors import Refused
 from plugin_server.metrics import Metrics
 from plugin_server.service import Service
 from plugin_server.settings import Settings, metrics_directory, port_of
-
-logger = logging.getLogger(__name__)
 
 EXTENSION = "interlink"
 
@@ -27,9 +23,7 @@ def create_app(settings: Settings) -> Flask:
     app.register_blueprint(api.blueprint(service, Metrics(service, metrics_directory())))
     if settings.health_listen:
         app.before_request(_only_health_at(port_of(settings.health_listen)))
-    app.register_error_handler(Refused, api.refused)
-    app.register_error_handler(BridgeError, _stopping)
-    app.register_error_handler(Exception, _failed)
+    app.register_error_handler(Exception, api.answer_to)
     return app
 
 
@@ -54,16 +48,3 @@ def service_of(app: Flask) -> Service:
     if not isinstance(service, Service):
         raise TypeError(EXTENSION)
     return service
-
-
-def _stopping(error: BridgeError) -> Response:
-    return api.refused(Refused(503, f"the plugin cannot do it now: {error}"))
-
-
-def _failed(error: Exception) -> Response:
-    """An unknown path or method; or what nobody has foreseen, the rest of which the log says."""
-    code, name = getattr(error, "code", None), getattr(error, "name", "")
-    if isinstance(code, int):  # one of Flask's own
-        return api.refused(Refused(code, name))
-    logger.error("a request failed", exc_info=error)
-    return api.refused(Refused(500, "the plugin has failed; its log says more"))

@@ -40,12 +40,13 @@ class Bridge:
 
     def call(self, work: Coroutine[Any, Any, Result], timeout_s: float) -> Result:
         """Run a coroutine there and wait for its result; it is cancelled when the time is over."""
-        loop = self._loop
-        if loop is None or threading.current_thread() is self._thread:
+        try:
+            loop = self.running()
+            if threading.current_thread() is self._thread:
+                raise BridgeError("would wait for itself")
+        except BridgeError:
             work.close()
-            raise BridgeError(
-                "the loop is not running" if loop is None else "would wait for itself"
-            )
+            raise
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result(timeout_s)
@@ -56,6 +57,12 @@ class Bridge:
                 raise
             future.cancel()
             raise BridgeError(f"not done within {timeout_s:g} s") from None
+
+    def running(self) -> asyncio.AbstractEventLoop:
+        """The loop; raises ``BridgeError`` when it does not run."""
+        if self._loop is None:
+            raise BridgeError("the loop is not running")
+        return self._loop
 
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start a coroutine there and wait for nothing."""

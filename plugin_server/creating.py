@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import concurrent.futures
+import asyncio
 import json
 import logging
-import threading
 import time
-from typing import Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, TypeVar
 
 from plugin_server.asked import named_pool
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.gateway import Gateway
 from plugin_server.pools import Pools
-from plugin_server.sending import LAST_WORD_S, Sender
+from plugin_server.sending import Sender
 from plugin_server.states_table import StatesTable
 from templates.errors import PodRejected
 from templates.job import Job, build
@@ -25,6 +24,9 @@ from templates.states import Identity, accepted
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
+
+LARGE = 256 * 1024  # bytes of a request that takes so long to translate that others would notice
 CONFIG_WAIT_S = 5.0  # for a pool that has not been heard of, with a connection to NATS
 
 
@@ -37,7 +39,7 @@ class CreateSettings(NamedTuple):
 
 
 class Creates:
-    """What ``/create`` does; called by any number of threads."""
+    """What ``/create`` does; all of it in the loop's thread, but the translation of large pods."""
 
     def __init__(
         self,
@@ -55,57 +57,61 @@ class Creates:
         self._deletions = deletions
         self._sender = sender
         self.origin: Callable[[], str] = lambda: ""  # the cluster, if somebody knows it
-        self._room = threading.BoundedSemaphore(settings.at_once)
-        self._running: dict[str, concurrent.futures.Future[str]] = {}
-        self._lock = threading.Lock()
+        self._waiting = 0
+        self._running: dict[str, asyncio.Future[str]] = {}  # by the pod's uid
 
-    def create(self, body: bytes) -> bytes:
+    async def create(self, body: bytes) -> bytes:
         """The answer to a create request; raises ``Refused``."""
         deadline = time.monotonic() + self._settings.timeout_s
-        if not self._room.acquire(blocking=False):
-            at_once = self._settings.at_once
+        at_once = self._settings.at_once
+        if self._waiting >= at_once:
             raise Busy(f"nothing was submitted: {at_once} pods wait for their sites; try it later")
+        self._waiting += 1
         try:
-            pod = _read(body)
-            job = self._once(pod, deadline)
+            pod = await _aside(len(body), _read, body)
+            job = await self._once(pod, len(body), deadline)
         finally:
-            self._room.release()
+            self._waiting -= 1
         return json.dumps({"PodUID": pod.uid, "PodJID": job}, separators=(",", ":")).encode()
 
-    def _once(self, pod: Pod, deadline: float) -> str:
+    async def ended(self, timeout_s: float) -> None:
+        """Return when those that have begun are answered, or after so long."""
+        if self._running:
+            await asyncio.wait(self._running.values(), timeout=timeout_s)
+
+    async def _once(self, pod: Pod, size: int, deadline: float) -> str:
         """One submission per pod, however often it is asked for at the same time."""
-        with self._lock:
-            first = self._running.get(pod.uid)
-            mine: concurrent.futures.Future[str] = concurrent.futures.Future()
-            if first is None:
-                self._running[pod.uid] = mine
+        first = self._running.get(pod.uid)
         if first is not None:
-            return _result(first, deadline - time.monotonic() + 2 * LAST_WORD_S)
+            return await _result(first, deadline - time.monotonic())
+        mine = self._running[pod.uid] = asyncio.get_running_loop().create_future()
         try:
-            job = self._submit(pod, deadline)
-            self._table.refusals.forget(pod.uid)
-            mine.set_result(job)
-            return job
+            job = await self._submit(pod, size, deadline)
         except BaseException as error:
             if isinstance(error, Refused):
                 logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
                 if not isinstance(error, Deleted):  # then nobody asks how it is doing
                     self._table.refusals.note(pod.uid, str(error))
             mine.set_exception(error)
+            mine.exception()  # heard, even if nobody else waits for it
             raise
+        else:
+            self._table.refusals.forget(pod.uid)
+            mine.set_result(job)
+            return job
         finally:
-            with self._lock:
-                del self._running[pod.uid]
+            del self._running[pod.uid]
 
-    def _submit(self, pod: Pod, deadline: float) -> str:
+    async def _submit(self, pod: Pod, size: int, deadline: float) -> str:
         if self._deletions.is_deleted(pod.uid):
             raise Deleted(pod.name)
         pool = self._pool(pod)
         known = self._table.find(pod.uid, pool)
         if known is not None:
             return known.status.job
-        job = self._build(pod, pool, deadline)
-        refused = self._sender.send(pool, job, max(deadline - time.monotonic(), 0.0))
+        config = self._pools.config(pool) or await self._heard(pool, deadline)
+        job = await _aside(size, self._build, pod, pool, config)
+        refused = await self._sender.send(pool, job, max(deadline - time.monotonic(), 0.0))
         if refused is not None:
             raise refused
         identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
@@ -130,32 +136,37 @@ class Creates:
         alive = self._pools.choices()
         return f"alive: {alive}" if alive else "no pool is alive now"
 
-    def _config(self, pool: str, deadline: float) -> Optional[Config]:
-        """How the pool builds scripts; if need be it is asked for, on a connection that lasts."""
-        config = self._pools.config(pool)
-        is_asked = False
+    async def _heard(self, pool: str, deadline: float) -> Config:
+        """How the pool builds scripts, asked for on a connection that lasts."""
+        config, is_asked = None, False
         while config is None and not is_asked and time.monotonic() < deadline:
             is_asked = self._gateway.is_connected
-            self._sender.say_hello()
+            await self._sender.say_hello()
             wait_s = min(CONFIG_WAIT_S, max(deadline - time.monotonic(), 0.0))
-            config = self._pools.config(pool, wait_s)
+            config = await self._pools.config_heard(pool, wait_s)
             is_asked = is_asked and self._gateway.is_connected
-        return config
+        if config is not None:
+            return config
+        trouble = self._gateway.trouble
+        why = f"no connection to NATS: {trouble}" if trouble else self._alive()
+        raise Refused(
+            503,
+            f"nothing was submitted: pool {pool} has not been heard of ({why}); choose another "
+            "pool, or ask the admin of the pool to start its submitter",
+        )
 
-    def _build(self, pod: Pod, pool: str, deadline: float) -> Job:
-        config = self._config(pool, deadline)
-        if config is None:
-            trouble = self._gateway.trouble
-            why = f"no connection to NATS: {trouble}" if trouble else self._alive()
-            raise Refused(
-                503,
-                f"nothing was submitted: pool {pool} has not been heard of ({why}); choose another "
-                "pool, or ask the admin of the pool to start its submitter",
-            )
+    def _build(self, pod: Pod, pool: str, config: Config) -> Job:
         try:
             return build(pod, config.build)._replace(origin=self.origin())
         except PodRejected as error:
             raise Refused(400, f"nothing was submitted: pool {pool}: {error}") from None
+
+
+async def _aside(size: int, work: Callable[..., Result], *arguments: Any) -> Result:
+    """What a function returns; what would take long does so in another thread."""
+    if size < LARGE:
+        return work(*arguments)
+    return await asyncio.to_thread(work, *arguments)
 
 
 def _read(body: bytes) -> Pod:
@@ -165,9 +176,9 @@ def _read(body: bytes) -> Pod:
         raise Malformed(f"nothing was submitted: {error}") from None
 
 
-def _result(first: concurrent.futures.Future[str], timeout_s: float) -> str:
+async def _result(first: asyncio.Future[str], timeout_s: float) -> str:
     """What became of the same create when it was asked for before."""
-    try:
-        return first.result(timeout_s)
-    except TimeoutError:
-        raise Busy("nothing was submitted: the same create is still on its way") from None
+    await asyncio.wait([first], timeout=timeout_s)
+    if not first.done():
+        raise Busy("nothing was submitted: the same create is still on its way")
+    return first.result()

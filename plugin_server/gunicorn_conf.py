@@ -1,8 +1,7 @@
 """How gunicorn runs the plugin: ``gunicorn --config python:plugin_server.gunicorn_conf ...``.
 
-Threads are cheap while they wait, so there are many: one for each create that waits for its site
-and each log that is followed, and some for what never waits. The loop is started after the fork,
-never before: it would not survive it.
+The worker is our own (``worker.py``). The loop is started after the fork, never before: it would
+not survive it.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ bind = [bind_address(_settings.listen)]
 if _settings.health_listen:
     bind.append(_settings.health_listen)
 workers = _settings.server.workers
-worker_class = "gthread"
+worker_class = "plugin_server.worker.Worker"
 threads = _settings.server.threads
-worker_connections = 4 * threads
 keepalive = KEEP_ALIVE_S
 graceful_timeout = _settings.server.graceful_timeout_s
 timeout = 60

@@ -72,8 +72,12 @@ class Metrics:
             outcome = "refused"
             raise
         finally:
-            self._calls[endpoint, outcome].inc()
-            self._seconds[endpoint].observe(time.perf_counter() - start)
+            self.count(endpoint, outcome, start)
+
+    def count(self, endpoint: str, outcome: str, start: float) -> None:
+        """Count a call that began then (``perf_counter``) and is over now."""
+        self._calls[endpoint, outcome].inc()
+        self._seconds[endpoint].observe(time.perf_counter() - start)
 
     def page(self) -> bytes:
         """Everything, as Prometheus reads it."""

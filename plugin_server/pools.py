@@ -5,6 +5,7 @@ Written by the loop's thread, read by all.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Mapping
@@ -31,55 +32,69 @@ class Pools:
         self._timeout_s = timeout_s
         self._clock = clock
         self._pools: dict[str, Known] = {}
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # for a pool's configuration
 
     # --- what is heard ------------------------------------------------------------------------
 
     def hear(self, pool: str) -> None:
         """A sign of life."""
-        with self._changed:
+        with self._lock:
             known = self._pools.get(pool, Known())
             self._pools[pool] = known._replace(heard=self._clock())
 
     def hear_config(self, config: Config) -> bool:
         """How scripts are built; true when that is new."""
-        with self._changed:
+        with self._lock:
             known = self._pools.get(config.pool, Known())
             if known.config == config:
                 config = known.config  # what was made with it is found by its identity
             self._pools[config.pool] = known._replace(config=config, heard=self._clock())
-            self._changed.notify_all()
+            self._wake(config.pool)
             return known.config is None or known.config.digest != config.digest
 
     def hear_resources(self, resources: Resources) -> None:
         """What a pool offers."""
-        with self._changed:
+        with self._lock:
             known = self._pools.get(resources.pool, Known())
             self._pools[resources.pool] = known._replace(resources=resources, heard=self._clock())
 
     def remember_config(self, config: Config) -> None:
         """What was known before a restart; what is heard wins."""
-        with self._changed:
+        with self._lock:
             known = self._pools.get(config.pool, Known())
             if known.config is None:
                 self._pools[config.pool] = known._replace(config=config)
-                self._changed.notify_all()
+                self._wake(config.pool)
 
     # --- what is asked ------------------------------------------------------------------------
 
-    def config(self, pool: str, wait_s: float = 0.0) -> Optional[Config]:
-        """How scripts are built for a pool, waiting until that is heard."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._config(pool) is not None, wait_s)
-            return self._config(pool)
-
-    def _config(self, pool: str) -> Optional[Config]:
+    def config(self, pool: str) -> Optional[Config]:
+        """How scripts are built for a pool."""
         known = self._pools.get(pool)
         return known.config if known else None
 
+    async def config_heard(self, pool: str, wait_s: float) -> Optional[Config]:
+        """The same, when it has been heard; or after so long."""
+        heard = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if self.config(pool) is None:
+                self._waiting.setdefault(pool, []).append(heard)
+            else:
+                heard.set_result(None)
+        await asyncio.wait([heard], timeout=wait_s)
+        with self._lock:
+            if heard in self._waiting.get(pool, ()):
+                self._waiting[pool].remove(heard)
+        return self.config(pool)
+
+    def _wake(self, pool: str) -> None:
+        for heard in self._waiting.pop(pool, ()):
+            heard.get_loop().call_soon_threadsafe(heard.set_result, None)
+
     def known(self) -> Mapping[str, Known]:
         """All of them, as they are now."""
-        with self._changed:
+        with self._lock:
             return dict(self._pools)
 
     def is_alive(self, known: Known) -> bool:
@@ -100,7 +115,7 @@ class Pools:
 
     def trouble(self, pool: str) -> str:
         """Why a pool's batch system cannot be asked; empty if it can, as far as is known."""
-        with self._changed:
+        with self._lock:
             resources = self._pools.get(pool, Known()).resources
         return resources.trouble if resources is not None else ""
 

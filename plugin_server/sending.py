@@ -13,12 +13,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import threading
 import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Optional
 
-from plugin_server.bridge import Bridge
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Deleted, Refused
 from plugin_server.gateway import Gateway
@@ -36,11 +34,10 @@ LONGEST_PAUSE_S = 2.0
 LEAST_ANSWER_S = 0.5
 SOON_S = 0.02  # how long the next message waits for the answer to the one before
 TOGETHER_BYTES = 192 * 1024  # of scripts and files in one message, unless a single job has more
-LAST_WORD_S = 10.0  # beyond its time, for a job whose loop is busy
 
 
 class Parcel:
-    """One job on its way, and the thread that waits for what becomes of it."""
+    """One job on its way, and what becomes of it."""
 
     def __init__(self, pool: str, job: Job, timeout_s: float) -> None:
         self.pool, self.job = pool, job
@@ -49,23 +46,12 @@ class Parcel:
         self.size = len(job.script) + sum(len(file.content) for file in job.files)
         self.trouble = "was not asked"
         self.perhaps = False  # the site may have taken the job although it has not said so
-        self.refused: Optional[Refused] = None
-        self._settled = threading.Lock()
-        self._settled.acquire()
+        self.settled: asyncio.Future[Optional[Refused]] = asyncio.get_running_loop().create_future()
 
     @property
     def left_s(self) -> float:
         """Seconds until its time is over."""
         return self.deadline - time.monotonic()
-
-    def settle(self, refused: Optional[Refused] = None) -> None:
-        """It is journaled at its site, or never will be: say so to who waits."""
-        self.refused = refused
-        self._settled.release()
-
-    def wait(self) -> bool:
-        """Wait for that; False if nobody says so in time."""
-        return self._settled.acquire(timeout=max(self.left_s, 0) + LAST_WORD_S)
 
 
 class _Line:
@@ -88,67 +74,47 @@ class _Line:
 
 
 class Sender:
-    """Takes jobs from any thread to their sites."""
+    """Takes jobs to their sites; all of it in the loop's thread."""
 
-    def __init__(self, bridge: Bridge, gateway: Gateway, deletions: Deletions) -> None:
-        self._bridge = bridge
+    def __init__(self, gateway: Gateway, deletions: Deletions) -> None:
         self._gateway = gateway
         self._deletions = deletions
-        self._posted: list[Parcel] = []
-        self._lock = threading.Lock()
-        # What follows belongs to the loop's thread.
         self._lines: dict[str, _Line] = {}
         self._unsettled: set[Parcel] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def send(self, pool: str, job: Job, timeout_s: float) -> Optional[Refused]:
+    async def send(self, pool: str, job: Job, timeout_s: float) -> Optional[Refused]:
         """None when the job is journaled at its site; else why it is not, and never will be."""
         parcel = Parcel(pool, job, timeout_s)
-        with self._lock:
-            self._posted.append(parcel)
-            first = len(self._posted) == 1
-        if first:
-            self._bridge.soon(self._collect)
-        if not parcel.wait():
-            parcel.perhaps = True
-            parcel.refused = _refused(parcel, 503, "the plugin has no time for it, or is stopping")
-        if parcel.refused is not None and parcel.perhaps:
-            self._deletions.add(pool, job.name, None)
-        return parcel.refused
+        self._unsettled.add(parcel)
+        line = self._lines.setdefault(pool, _Line())
+        line.waiting.append(parcel)
+        # Not at once: others may be about to join it.
+        asyncio.get_running_loop().call_soon(self._go, line)
+        refused = await parcel.settled
+        if refused is not None and parcel.perhaps:
+            await asyncio.to_thread(self._deletions.add, pool, job.name, None)
+        return refused
 
-    def say_hello(self) -> None:
+    async def say_hello(self) -> None:
         """Ask every site to say what it has."""
-        self._bridge.spawn(self._hello())
-
-    # --- in the loop's thread -------------------------------------------------------------------
-
-    def stop(self) -> None:
-        """Nothing is sent any more; whoever waits is told so."""
-        self._collect()
-        for task in self._tasks:
-            task.cancel()
-        for parcel in list(self._unsettled):
-            self._settle(parcel, _refused(parcel, 503, "the plugin is stopping"))
-
-    async def _hello(self) -> None:
         try:
             await self._gateway.hello()
         except LinkError as error:
             logger.debug("no hello: %s", error)
 
+    def stop(self) -> None:
+        """Nothing is sent any more; whoever waits is told so."""
+        for task in self._tasks:
+            task.cancel()
+        for parcel in list(self._unsettled):
+            self._settle(parcel, _refused(parcel, 503, "the plugin is stopping"))
+
     def _settle(self, parcel: Parcel, refused: Optional[Refused] = None) -> None:
         if parcel in self._unsettled:
             self._unsettled.remove(parcel)
-            parcel.settle(refused)
-
-    def _collect(self) -> None:
-        with self._lock:
-            posted, self._posted = self._posted, []
-        self._unsettled.update(posted)
-        for parcel in posted:
-            self._lines.setdefault(parcel.pool, _Line()).waiting.append(parcel)
-        for pool in {parcel.pool for parcel in posted}:
-            self._go(self._lines[pool])
+            if not parcel.settled.done():
+                parcel.settled.set_result(refused)
 
     def _go(self, line: _Line) -> None:
         """Send what waits, unless the answer to another message may come any moment."""

@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 START_S = 10.0
 ALIVE_S = 2.0
 DEAD_AFTER_S = 60.0  # of silence on a connection that is pinged every few seconds
+LAST_WORD_S = 5.0  # beyond its time, for what nothing more is waited for
 READY_WITHIN_S = 20.0
 
 
@@ -71,13 +72,14 @@ class Service:
         create = CreateSettings(
             settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
         )
-        self.sender = Sender(self.bridge, self.gateway, self.deletions)
+        self.sender = Sender(self.gateway, self.deletions)
         self.creates = Creates(
             create, self.gateway, self.pools, self.table, self.deletions, self.sender
         )
         readers = settings.server.log_readers
         self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
         self._default_pool = settings.default_pool
+        self.longest_s = settings.create_timeout_s + LAST_WORD_S
         self.orphans = self._orphans(settings.orphans)
 
     def _orphans(self, settings: OrphanSettings) -> Optional[Orphans]:
@@ -118,6 +120,7 @@ class Service:
 
     async def _stop(self) -> None:
         self.sender.stop()
+        await self.creates.ended(LAST_WORD_S)
         await self.gateway.stop()
 
     def is_alive(self) -> bool:

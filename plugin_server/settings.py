@@ -27,7 +27,7 @@ PREFIX = "INTERLINK_"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
 IN_CLUSTER = "in-cluster"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # of every pod that has one
-RESERVED_THREADS = 36  # for what never waits: status, ping, deletes, health
+RESERVED_THREADS = 36  # for all else that blocks: deletes, looks at sites, health
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Server:
     workers: Count = 1
     """Processes; each holds all states in memory and has a connection to NATS of its own."""
     waiting_creates: Count = 1000
-    """How many creates may wait for their sites at once; each has a thread, idle meanwhile."""
+    """How many creates may wait for their sites at once."""
     log_readers: Count = 64
     """How many logs may be read or followed at once."""
     graceful_timeout_s: Count = 75
@@ -75,8 +75,8 @@ class Server:
 
     @property
     def threads(self) -> int:
-        """Of one worker: all that may wait, and some that never do."""
-        return self.waiting_creates + self.log_readers + RESERVED_THREADS
+        """Of one worker: one for each log that is read, and some that never wait for long."""
+        return self.log_readers + RESERVED_THREADS
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from templates.names import job_name
 from templates.results import RUNNING, TERMINATED, WAITING
 from templates.states import ENDED
 
+PING = b"[]"
 LONGEST_ONE = 64 * 1024  # bytes of a question about one pod, or a few
 KEPT_ANSWERS = 16384
 KEPT_LARGE_ANSWERS = 8
@@ -47,18 +48,25 @@ class Statuses:
         self._large_answers: dict[bytes, _Kept] = {}
         self._lock = threading.Lock()
 
-    def answer(self, body: bytes) -> bytes:
-        """The answer to a status request; raises ``Malformed``."""
-        digest = hashlib.blake2b(body, digest_size=16).digest()
-        answers = self._answers if len(body) <= LONGEST_ONE else self._large_answers
-        kept = answers.get(digest)
+    def known(self, body: bytes) -> Optional[bytes]:
+        """The answer, if it can be given at once: the ping's, or one that was given before."""
+        if body == PING:
+            return ping.answer(self._pools)
+        kept = self._kept(body).get(_digest(body))
         find = self._table.find
         if kept is not None and all(find(uid, pool) is entry for uid, pool, entry in kept.pods):
             return kept.answer
+        return None
+
+    def answer(self, body: bytes) -> bytes:
+        """The answer, after a look at sites if need be; raises ``Malformed``."""
         kept = self._answer(asking.decode(body))
         if kept.pods:
-            self._keep(answers, digest, kept)
+            self._keep(self._kept(body), _digest(body), kept)
         return kept.answer
+
+    def _kept(self, body: bytes) -> dict[bytes, _Kept]:
+        return self._answers if len(body) <= LONGEST_ONE else self._large_answers
 
     def _answer(self, raw: Any) -> _Kept:
         """The answer; without pods when it must not be given again."""
@@ -118,6 +126,10 @@ class Statuses:
         if said is None or said[0] != pod:
             said = entry.said = (pod, _dump(pod_status(pod, entry.status)))
         return said[1]
+
+
+def _digest(body: bytes) -> bytes:
+    return hashlib.blake2b(body, digest_size=16).digest()
 
 
 def _is_known(pod: Asked, entry: Optional[Entry]) -> bool:

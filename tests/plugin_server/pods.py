@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -11,6 +12,16 @@ from templates.results import ContainerState
 from templates.states import ContainerStatus, JobStatus, Version
 
 NAME = "train-0"
+NO_TIME = "0001-01-01T00:00:00Z"
+ZEROS = {
+    "Tail": 0,
+    "Bytes": 0,
+    "Timestamps": False,
+    "Follow": False,
+    "Previous": False,
+    "SinceSeconds": 0,
+    "SinceTime": NO_TIME,
+}
 
 
 def pod(
@@ -39,6 +50,19 @@ def create_request(raw: dict[str, Any]) -> dict[str, Any]:
     containers = [*spec.get("initContainers", ()), *spec["containers"]]
     contents = [{"name": container["name"], **nothing} for container in containers]
     return {"pod": raw, "container": contents, "jobConfig": {}}
+
+
+def log_request(raw: dict[str, Any], container: str = "main", **options: Any) -> str:
+    """The question for a container's log; options in interLink's words."""
+    metadata = raw["metadata"]
+    found = {
+        "Namespace": metadata["namespace"],
+        "PodUID": metadata["uid"],
+        "PodName": metadata["name"],
+        "ContainerName": container,
+        "Opts": {**ZEROS, **options},
+    }
+    return json.dumps(found)
 
 
 def job_of(raw: dict[str, Any]) -> str:

@@ -15,36 +15,14 @@ from templates.messages import LogRequest, Refusal
 from templates.results import TERMINATED, ContainerState, End
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import Plugin, until
-from tests.plugin_server.pods import containers, job_of, pod, status
+from tests.plugin_server.pods import containers, job_of, log_request, pod, status
 from tests.plugin_server.site import Site
 
 MakePlugin = Callable[..., Plugin]
-NO_TIME = "0001-01-01T00:00:00Z"
-ZEROS = {
-    "Tail": 0,
-    "Bytes": 0,
-    "Timestamps": False,
-    "Follow": False,
-    "Previous": False,
-    "SinceSeconds": 0,
-    "SinceTime": NO_TIME,
-}
-
-
-def request(raw: dict[str, Any], container: str = "main", **options: Any) -> str:
-    metadata = raw["metadata"]
-    found = {
-        "Namespace": metadata["namespace"],
-        "PodUID": metadata["uid"],
-        "PodName": metadata["name"],
-        "ContainerName": container,
-        "Opts": {**ZEROS, **options},
-    }
-    return json.dumps(found)
 
 
 def read(plugin: Plugin, raw: dict[str, Any], **options: Any) -> bytes:
-    answer = plugin.client.get("/getLogs", data=request(raw, **options))
+    answer = plugin.client.get("/getLogs", data=log_request(raw, **options))
     assert answer.status_code == 200, answer.text
     assert answer.content_type == "text/plain; charset=utf-8"
     content: bytes = answer.data
@@ -184,7 +162,7 @@ def test_the_log_of_a_job_that_was_not_heard_of_is_looked_for(plugin: Plugin, si
 
 def test_a_pod_that_no_pool_has_is_refused(plugin: Plugin) -> None:
     raw = pod()
-    answer = plugin.client.get("/getLogs", data=request(raw))
+    answer = plugin.client.get("/getLogs", data=log_request(raw))
     assert answer.status_code == 404
     uid = raw["metadata"]["uid"]
     assert answer.text == f"no job of pod {uid} is known (pools alive: slurm-a)\n"
@@ -204,7 +182,7 @@ def test_too_many_readers_are_told_so(make_plugin: MakePlugin, site: Site) -> No
 
 def test_a_follower_whose_client_is_gone_ends(plugin: Plugin, site: Site) -> None:
     raw = running(plugin, site, b"x" * 10)
-    log = plugin.service.logs.open(request(raw, Follow=True).encode(), lambda: False)
+    log = plugin.service.logs.open(log_request(raw, Follow=True).encode(), lambda: False)
     assert b"".join(log) == b""
 
 
@@ -212,7 +190,7 @@ def test_no_more_than_two_windows_are_asked_for_ahead_of_the_client(
     plugin: Plugin, site: Site
 ) -> None:
     raw = running(plugin, site, b"x" * (5 * logs.WINDOW))
-    log = plugin.service.logs.open(request(raw).encode(), lambda: True)
+    log = plugin.service.logs.open(log_request(raw).encode(), lambda: True)
     read_so_far = 0
     while read_so_far < logs.WINDOW // 2:
         read_so_far += len(next(iter(log)))
@@ -236,6 +214,6 @@ def test_no_more_than_two_windows_are_asked_for_ahead_of_the_client(
 def test_what_cannot_be_asked_is_refused(
     plugin: Plugin, changes: dict[str, Any], words: str
 ) -> None:
-    body = {**json.loads(request(pod())), **changes}
+    body = {**json.loads(log_request(pod())), **changes}
     answer = plugin.client.get("/getLogs", data=json.dumps(body))
     assert (answer.status_code, answer.text) == (400, words + "\n")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
+from plugin_server.errors import Refused
 from plugin_server.sending import TOGETHER_BYTES
 from templates import messages
 from templates.messages import Refusal
@@ -33,31 +34,20 @@ class Create(threading.Thread):
         return int(self.answer.status_code)
 
 
-@contextmanager
-def loop_held(plugin: Plugin) -> Iterator[None]:
-    """The plugin's loop does nothing meanwhile."""
-    held, release = threading.Event(), threading.Event()
+def posted_together(plugin: Plugin, pods: list[dict[str, Any]]) -> list[int]:
+    """The HTTP statuses of creates that the loop sees at the same moment."""
 
-    def hold() -> None:
-        held.set()
-        release.wait(30)
+    async def status(raw: dict[str, Any]) -> int:
+        try:
+            await plugin.service.creates.create(json.dumps(create_request(raw)).encode())
+        except Refused as error:
+            return error.status
+        return 200
 
-    plugin.service.bridge.soon(hold)
-    assert held.wait(10)
-    try:
-        yield
-    finally:
-        release.set()
+    async def all_of_them() -> list[int]:
+        return await asyncio.gather(*map(status, pods))
 
-
-def posted_together(plugin: Plugin, pods: list[dict[str, Any]]) -> list[Create]:
-    """Creates all of which wait for the loop before it looks at the first."""
-    with loop_held(plugin):
-        creates = []
-        for raw in pods:
-            creates.append(Create(plugin, raw))
-            until(lambda: len(plugin.service.sender._posted) == len(creates))
-        return creates
+    return plugin.service.bridge.call(all_of_them(), 30)
 
 
 def large_pod(size: int) -> dict[str, Any]:
@@ -68,18 +58,17 @@ def large_pod(size: int) -> dict[str, Any]:
 
 
 def test_what_waits_for_the_same_site_goes_in_one_message(plugin: Plugin, site: Site) -> None:
-    creates = posted_together(plugin, [pod() for _ in range(6)])
-    assert [create.status() for create in creates] == [200] * 6
+    pods = [pod() for _ in range(6)]
+    assert posted_together(plugin, pods) == [200] * 6
     assert site.together == [6]
-    assert [job.name for job in site.created] == [job_of(create.raw) for create in creates]
+    assert [job.name for job in site.created] == [job_of(raw) for raw in pods]
 
 
 def test_a_message_is_not_made_too_large_by_what_could_go_in_the_next(
     plugin: Plugin, site: Site
 ) -> None:
     size = min(TOGETHER_BYTES // 2, 100_000)
-    creates = posted_together(plugin, [large_pod(size) for _ in range(4)])
-    assert [create.status() for create in creates] == [200] * 4
+    assert posted_together(plugin, [large_pod(size) for _ in range(4)]) == [200] * 4
     assert site.together == [1, 1, 1, 1]
 
 
@@ -91,8 +80,7 @@ def test_the_refusal_of_one_is_not_that_of_those_beside_it(plugin: Plugin, site:
         return forbidden if job.name == job_of(pods[1]) else None
 
     site.refuse = refuse
-    creates = posted_together(plugin, pods)
-    assert [create.status() for create in creates] == [200, 403, 200]
+    assert posted_together(plugin, pods) == [200, 403, 200]
 
 
 def test_a_site_that_does_not_answer_holds_up_no_later_create(plugin: Plugin, site: Site) -> None:
