@@ -26,9 +26,30 @@ all other paths than those below, the answer is waited for."""
 NEVER_BLOCK = frozenset(("/create", "/status"))
 """What our worker may call in the loop's thread."""
 
-_NOT_YET = Response()
-
 logger = logging.getLogger(__name__)
+
+
+class Answer(Response):
+    """Bytes that are ready, sent without another look at what an answer might need besides."""
+
+    def __init__(self, content: bytes, content_type: str) -> None:
+        super().__init__(content, content_type=content_type)
+        self._content = content
+
+    def __call__(self, _: Any, start_response: Callable[..., Any]) -> Any:
+        headers = [("Content-Type", self.content_type), ("Content-Length", str(len(self._content)))]
+        start_response(self.status, headers)
+        return (self._content,)
+
+
+class _NotYet(Response):
+    """Stands for the answer of a coroutine, and is never sent."""
+
+    def __call__(self, *_: Any) -> Any:
+        return ()
+
+
+_NOT_YET = _NotYet()
 
 
 def blueprint(service: Service, metrics: Metrics) -> Blueprint:
@@ -41,7 +62,7 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
 
     async def created(body: bytes) -> Response:
         with metrics.call("create"):
-            return Response(await service.creates.create(body), content_type=JSON)
+            return Answer(await service.creates.create(body), JSON)
 
     @api.route("/delete", methods=["POST", "DELETE"])
     def delete() -> Response:
@@ -56,11 +77,11 @@ def blueprint(service: Service, metrics: Metrics) -> Blueprint:
         if known is None:
             return _when_done(service, asyncio.to_thread(looked_up, body))
         metrics.count("status", "ok", start)
-        return Response(known, content_type=JSON)
+        return Answer(known, JSON)
 
     def looked_up(body: bytes) -> Response:
         with metrics.call("status"):
-            return Response(service.statuses.answer(body), content_type=JSON)
+            return Answer(service.statuses.answer(body), JSON)
 
     @api.route("/getLogs", methods=["GET", "POST"])
     def get_logs() -> Response:

@@ -48,6 +48,9 @@ graceful_timeout = _settings.server.graceful_timeout_s
 timeout = 60
 preload_app = False
 accesslog = None
+# What a proxy says of whom it speaks for is nothing to us: no address is looked up to believe it.
+forwarded_allow_ips = "*"
+secure_scheme_headers: dict[str, str] = {}
 control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
 logconfig_dict = log_lines.configuration(_settings.logging.level, _settings.logging.format)
 

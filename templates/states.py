@@ -149,7 +149,10 @@ def accepted(job: Identity) -> JobStatus:
     """
     few = sum([len(name) + len(image) for name, _, image in job.containers]) <= _SHORT_ENOUGH
     submitting = _submitting if few else _submitting.__wrapped__
-    return status_of(job._replace(containers=()), Outlook(), JobState(), 0)._replace(
+    return _ACCEPTED._replace(
+        job=job.job,
+        uid=job.uid,
+        pod=job.pod,
         namespace=sys.intern(job.namespace),
         origin=sys.intern(job.origin),
         containers=submitting(job.containers),
@@ -224,3 +227,6 @@ def _blamed(state: ContainerState, by_job: End) -> ContainerState:
         ready=False,
         end=end._replace(exit_code=by_job.exit_code, message=words),
     )
+
+
+_ACCEPTED = status_of(Identity("", "", "", "", ()), Outlook(), JobState(), 0)

@@ -52,15 +52,20 @@ class Gunicorn:
                     "INTERLINK_PLUGIN_CONFIG": str(self._config),
                 },
             )
-        until(self._answers, 30)
+        until(self.answers, 30)
         return self
 
-    def _answers(self) -> bool:
+    def answers(self) -> bool:
         assert self._process is not None and self._process.poll() is None, self.log()
         try:
             return self.call("GET", "/readyz")[0] == 200
         except OSError:
             return False
+
+    def until_replaced(self, worker: int) -> None:
+        """Wait for another worker to answer; a new one that is told to stop may not hear it yet."""
+        until(lambda: self.workers() not in ([], [worker]), 30)
+        until(self.answers, 30)
 
     def stop(self, number: int = signal.SIGTERM) -> int:
         self.close()
