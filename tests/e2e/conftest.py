@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import core
 from tests.e2e.queues import Queue
 from tests.e2e.traces import processes_of, traces
 from tests.e2e.users import User
@@ -16,12 +17,23 @@ from tests.kueue_bed import KueueBed, running, until
 
 SITES = ("host", "slurm")
 
+# What "scripts/test e2e-core" runs.
+CORE = {
+    "test_job.py": (
+        "test_the_documented_job_runs_at_a_site",
+        "test_logs_are_as_on_a_real_node_in_all_forms",
+        "test_init_containers_are_seen_one_after_the_other",
+    ),
+    "test_pools.py": (
+        "test_jobs_go_to_the_next_pool_and_then_to_the_clusters_own_node",
+        "test_a_job_that_does_not_tolerate_interlink_never_leaves",
+    ),
+    "test_failures.py": ("test_pods_that_are_deleted_while_they_run",),
+}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here in item.path.parents:
-            item.add_marker(pytest.mark.e2e)
+    core.mark(items, Path(__file__).parent, pytest.mark.e2e, CORE)
 
 
 @pytest.fixture(scope="session")

@@ -82,7 +82,11 @@ row(
 row("big-variable", sh('echo "${#BIG}"', env=[{"name": "BIG", "value": "x" * 100_000}]))
 row("home", sh('echo "$HOME"; cd; pwd'))
 row("pod-name", sh('echo "$HOSTNAME"'))
-row("host-name", sh("hostname"), differs={"main/c0/log": "is the node's; `HOSTNAME` is the pod's"})
+row(
+    "host-name",
+    sh("hostname"),
+    differs={"main/c0/log": "is the node's, but for podman with a network of the pod's own"},
+)
 
 # --- security, images -----------------------------------------------------------------------------
 
