@@ -77,6 +77,7 @@ class Connection:
         self._told_to_go_on = False
         self._is_busy = False
         self._is_heard = False
+        self._has_writer = False
         self._has_ended = False  # the client says no more
         self._lingers = False  # the last answer is sent
         self._since = time.monotonic()  # of the last sign of life
@@ -233,28 +234,43 @@ class Connection:
         except OSError:
             self._close()
             return
-        if sent == len(content):
-            self._loop.remove_writer(self._descriptor)
-            self._answered(keep)
+        if sent < len(content):
+            del content[:sent]
+            self._loop.add_writer(self._descriptor, self._send, content, keep)
+            self._has_writer = True
             return
-        del content[:sent]
-        self._loop.add_writer(self._descriptor, self._send, content, keep)
+        self._write_no_more()
+        self._answered(keep)
+
+    def _write_no_more(self) -> None:
+        if self._has_writer:
+            self._loop.remove_writer(self._descriptor)
+            self._has_writer = False
 
     def _answered(self, keep: bool) -> None:
-        self._is_busy = False
         self._since = time.monotonic()
-        if self._has_ended:
-            self._close()
-        elif keep:
-            self._hear()
-            if self._received:
-                self._loop.call_soon(self._go_on)
-        else:
+        if not keep and not self._has_ended:
+            self._is_busy = False
             self._say_goodbye()
+        elif keep and self._received:
+            self._loop.call_soon(self._go_on)
+        else:
+            self._rest()
 
     def _go_on(self) -> None:
+        """With what came behind the request that is answered."""
+        self._is_busy = False
+        self._next()
         if not self._is_busy:
-            self._next()
+            self._rest()
+
+    def _rest(self) -> None:
+        """Until something comes."""
+        self._is_busy = False
+        if self._has_ended:
+            self._close()
+        else:
+            self._hear()
 
     # --- lent to a thread ---------------------------------------------------------------------
 
@@ -294,6 +310,6 @@ class Connection:
 
     def _close(self) -> None:
         self._do_not_hear()
-        self._loop.remove_writer(self._descriptor)
+        self._write_no_more()
         self._client.close()
         self._host.closed(self)

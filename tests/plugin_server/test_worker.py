@@ -69,7 +69,7 @@ def test_a_request_may_come_byte_by_byte(server: Gunicorn) -> None:
             assert code == 200
 
 
-def test_requests_sent_in_one_piece_are_answered_in_their_order(server: Gunicorn) -> None:
+def test_requests_sent_in_one_piece_are_all_answered_in_their_order(server: Gunicorn) -> None:
     refused = b"GET /nowhere HTTP/1.1\r\nHost: x\r\n\r\n"
     create = json.dumps(create_request(raw := pod())).encode()
     create = b"POST /create HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (
@@ -78,7 +78,9 @@ def test_requests_sent_in_one_piece_are_answered_in_their_order(server: Gunicorn
     )
     with client(server) as connection:
         connection.sendall(HEALTH + create + PING + refused + PING)
+        connection.shutdown(socket.SHUT_WR)
         found = answers(connection, 5)
+        assert is_closed(connection)
     assert [code for code, _ in found] == [200, 200, 200, 404, 200]
     assert json.loads(found[1][1])["PodJID"] == job_of(raw)
     assert found[2] == found[4]
