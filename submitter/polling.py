@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from typing import Callable, Optional
 
 from submitter.backends.base import Sighting
+from submitter.journal import read
 from submitter.scanner import records_of
 from submitter.site import Site
 from submitter.table import Entry
@@ -103,13 +104,18 @@ class Polling:
         """A job without a last word is over, unless the word is there after all."""
         journal = self._site.journal
 
-        def read() -> list[list[Record]]:
-            return [records_of(journal, entry.name) for entry in over]
+        def look() -> list[tuple[list[Record], Optional[bytes]]]:
+            names = [entry.name for entry in over]
+            return [
+                (records_of(journal, name), read(f"{journal.of(name)}/final")) for name in names
+            ]
 
-        for entry, records in zip(over, await asyncio.to_thread(read)):
+        for entry, (records, final) in zip(over, await asyncio.to_thread(look)):
             entry.hear(records)
             sighting = sightings.get(entry.name)
-            if not entry.has_ended and not await self._is_taken_back(entry, sighting):
+            if final is not None:  # another submitter has written down what ended it
+                entry.finish(final)
+            elif not entry.has_ended and not await self._is_taken_back(entry, sighting):
                 self._end(entry, sighting)
             self._site.table.changed(entry)
 

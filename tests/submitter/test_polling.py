@@ -205,6 +205,19 @@ def test_an_end_is_told_the_same_way_after_a_restart(site: Site, entry: Entry) -
     assert again.native == "17"
 
 
+def test_an_end_that_another_submitter_has_written_down_is_not_told_otherwise(
+    site: Site, entry: Entry
+) -> None:
+    other = known(site_of(Path(site.journal.directory)), entry.name)
+    other.look(other.outlook._replace(phase=ENDED, message="its node burned", exit_code=9))
+    site.journal.write_final(entry.name, other.dump())
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED")}
+    asyncio.run(Polling(site).step())
+    assert entry.dump() == other.dump()
+    asyncio.run(Ending(site).step())
+    assert entry.cleaned
+
+
 FINISHED = "state=finished exit=0 message="
 
 
