@@ -109,10 +109,10 @@ class AtTheHost(Submitter):
 
 
 @contextlib.contextmanager
-def running(folder: Path) -> Iterator[PodmanHost]:
-    """A host that sees this folder, and has the image with bash."""
+def running(folder: Path, *name: str) -> Iterator[PodmanHost]:
+    """A host of that name that sees this folder, and has the image with bash."""
     with subprocess.Popen(
-        [str(SCRIPT), "up", str(folder)],
+        [str(SCRIPT), "up", str(folder), *name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -5,6 +5,9 @@ machine. ``running/<job>`` in the pool's directory says what a job takes, from b
 until nothing is left of it. It is locked by an open file which the job's first process inherits,
 and gives up once ``begun`` in the job's directory says which process the job is. So a lock that is
 free beside a missing ``begun`` means, for certain, that the job was never started.
+
+Several machines may share a pool's directory: each looks after the jobs that it has started, and
+believes what the others write down of theirs.
 """
 
 from __future__ import annotations
@@ -13,13 +16,14 @@ import json
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
 from submitter import command
 from submitter.backends import host_options
 from submitter.backends import host_room as room
 from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.host_machines import Machines
 from submitter.backends.host_room import Taken
 from submitter.backends.processes import (
     Identity,
@@ -51,8 +55,9 @@ for entry in "${@:5}"; do export "$entry"; done
 read -r stat </proc/$$/stat
 fields=(${stat##*) })
 read -r boot </proc/sys/kernel/random/boot_id
+read -r machine </proc/sys/kernel/hostname
 set -C
-if ! echo "$$ ${fields[19]} $boot $HOSTNAME" >"$1/begun"; then
+if ! echo "$$ ${fields[19]} $boot $machine" >"$1/begun"; then
     echo "interlink: the job was started before, or its directory cannot be written" >&2
     exit 3
 fi
@@ -78,20 +83,25 @@ class Host(Backend):
         self._running = f"{pool.directory}/running"
         self._stub = f"{pool.directory}/host-stub.sh"
         self._options = host_options.load(pool)
-        self._offer = host_options.offer(self._options, pool.resources)
-        self._limits = room.amounts(self._offer)
+        offer = host_options.offer(self._options, pool.resources)
+        self._limits = room.amounts(offer)
+        self._machines = Machines(pool.directory, offer, pool.timing.resources_s)
         self._taken: dict[str, Taken] = {}
         self._children: list[command.Child] = []
         self._lingering: dict[str, float] = {}
 
     def capacity(self) -> dict[str, str]:
-        return dict(self._offer)
+        return self._machines.offered()
 
     def check(self, job: Job) -> None:
-        for name, wanted in room.wanted(job).items():
-            limit = self._limits.get(name, 0)
+        asked = room.wanted(job)
+        if all(wanted <= self._limits.get(name, 0) for name, wanted in asked.items()):
+            return
+        for name, wanted in asked.items():
+            limit = self._machines.most(name)
             if wanted > limit:
-                offered = f"this machine offers {room.say(name, limit)}"
+                which = "this" if limit == self._limits.get(name, 0) else "the largest"
+                offered = f"{which} machine offers {room.say(name, limit)}"
                 raise Forbidden(f"asks for {room.say(name, wanted)}, and {offered}")
 
     # --- starting -----------------------------------------------------------------------------
@@ -127,6 +137,7 @@ class Host(Backend):
             _unlink(entry)
             os.close(descriptor)
             raise
+        self._taken[os.path.basename(entry)] = taken
         return descriptor
 
     def _start(self, name: str, directory: str, descriptor: int, gpus: Sequence[str]) -> str:
@@ -144,7 +155,8 @@ class Host(Backend):
         self._children = [running for running in self._children if running.poll() is None]
         self._children.append(child)
         stat = stat_of(child.pid)  # it cannot be gone: nobody has asked for its exit code
-        return str(Identity(child.pid, stat.start if stat else 0, self._boot))
+        start = stat.start if stat else 0
+        return str(Identity(child.pid, start, self._boot, self._machines.name))
 
     def _write_stub(self) -> None:
         if read(self._stub) != STUB.encode():
@@ -155,11 +167,9 @@ class Host(Backend):
 
     def _find_room(self, job: Job) -> Taken:
         """What the job is to have; raises ``NoRoom``."""
-        self._read_entries(self._running_jobs() - {job.name})
-        used: dict[str, int] = {}
-        for taken in self._taken.values():
-            for name, amount in taken.amounts.items():
-                used[name] = used.get(name, 0) + amount
+        others = self._running_jobs() - {job.name}
+        taken = [self._taken[name] for name in others & self._taken.keys()]
+        used = room.total(one.amounts for one in taken)
         wanted = room.wanted(job)
         for name, amount in wanted.items():
             free = max(self._limits.get(name, 0) - used.get(name, 0), 0)
@@ -167,24 +177,17 @@ class Host(Backend):
                 raise NoRoom(
                     f"waits for {room.say(name, amount)}: {room.say(name, free)} are free now"
                 )
-        return Taken(wanted, self._free_gpus(wanted.get(self._options.gpu_resource, 0)))
+        gpus = self._free_gpus(wanted.get(self._options.gpu_resource, 0), taken)
+        return Taken(wanted, gpus, self._machines.name)
 
-    def _read_entries(self, names: set[str]) -> None:
-        known = {name: taken for name, taken in self._taken.items() if name in names}
-        for name in names - known.keys():
-            taken = room.parse_taken(read(f"{self._running}/{name}"))
-            if taken is not None:
-                known[name] = taken
-        self._taken = known
-
-    def _free_gpus(self, number: int) -> list[str]:
+    def _free_gpus(self, number: int, taken: Iterable[Taken]) -> list[str]:
         """So many GPUs that no job has: as many as have been counted are there."""
-        taken = {one for other in self._taken.values() for one in other.gpus}
-        return [one for one in self._options.gpus if one not in taken][:number]
+        theirs = {one for other in taken for one in other.gpus}
+        return [one for one in self._options.gpus if one not in theirs][:number]
 
     def _running_jobs(self) -> set[str]:
-        """The jobs that take room; those whose directory was removed meanwhile are ended first."""
-        names = set(os.listdir(self._running))
+        """This machine's jobs that take room; those whose directory is gone are ended first."""
+        names = self._own_entries(set(os.listdir(self._running)))
         lost = {n for n in names if not os.path.exists(f"{self.pool.directory}/jobs/{n}")}
         gone: set[str] = set()
         if lost:
@@ -193,6 +196,19 @@ class Host(Backend):
         for name in gone:
             _unlink(f"{self._running}/{name}")
         return names - gone
+
+    def _own_entries(self, names: set[str]) -> set[str]:
+        """Those that this machine has made, and those that cannot be read."""
+        known = {name: taken for name, taken in self._taken.items() if name in names}
+        for name in names - known.keys():
+            taken = room.parse_taken(read(f"{self._running}/{name}"))
+            if taken is not None:
+                known[name] = taken
+        self._taken = known
+        return {name for name in names if name not in known or self._is_here(known[name].machine)}
+
+    def _is_here(self, machine: str) -> bool:
+        return machine in ("", self._machines.name)
 
     # --- looking --------------------------------------------------------------------------------
 
@@ -237,6 +253,10 @@ class Host(Backend):
 
     def _sight(self, ticket: Ticket) -> Sighting:
         process = parse_identity(ticket.native)
+        if not self._is_ours(ticket):
+            # What that machine has written down of its end is the job's end.
+            over = os.path.exists(f"{ticket.directory}/final")
+            return Sighting(ENDED, exit_code=1) if over else Sighting(STARTED)
         if process is not None and is_alive(process, self._boot):
             return Sighting(STARTED)
         why = "its process was killed"
@@ -247,10 +267,12 @@ class Host(Backend):
     # --- ending ---------------------------------------------------------------------------------
 
     def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+        """Those of other machines are ended there: the wish stands in the pool's directory."""
+        here = [ticket for ticket in tickets if self._is_ours(ticket)]
         if kill:
-            self.end({ticket.name: self._suspect(ticket) for ticket in tickets})
+            self.end({ticket.name: self._suspect(ticket) for ticket in here})
             return
-        for ticket in tickets:
+        for ticket in here:
             process = parse_identity(ticket.native)
             if process is not None:
                 send(process, self._boot, signal.SIGTERM)
@@ -261,13 +283,26 @@ class Host(Backend):
 
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
         self._children = [child for child in self._children if child.poll() is None]
-        over = {t.name: self._suspect(t) for t in tickets if not self._still_ends(t)}
+        here = [ticket for ticket in tickets if self._is_ours(ticket)]
+        over = {t.name: self._suspect(t) for t in here if not self._still_ends(t)}
         clean = self.end(over) if over else set()
         for name in clean:
             remove_cgroup(over[name].cgroup)
             _unlink(f"{self._running}/{name}")
             self._lingering.pop(name, None)
-        return clean
+        return clean | {ticket.name for ticket in tickets if self._has_left(ticket)}
+
+    def _has_left(self, ticket: Ticket) -> bool:
+        """Whether another machine is done with it, or nobody waits for that any more."""
+        if self._is_ours(ticket):
+            return False
+        entry = f"{self._running}/{ticket.name}"
+        return not (os.path.exists(entry) and os.path.exists(ticket.directory))
+
+    def _is_ours(self, ticket: Ticket) -> bool:
+        """Whether this machine has started it."""
+        process = parse_identity(ticket.native)
+        return process is None or self._is_here(process.machine)
 
     def _still_ends(self, ticket: Ticket) -> bool:
         """A script that has said its last word ends by itself within a moment."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
 from templates.job import Job
@@ -17,6 +17,7 @@ class Taken(NamedTuple):
 
     amounts: Mapping[str, int]
     gpus: Sequence[str]
+    machine: str = ""  # its name
 
 
 def parse_taken(raw: Optional[bytes]) -> Optional[Taken]:
@@ -31,6 +32,20 @@ def amounts(offer: Mapping[str, str]) -> dict[str, int]:
     """As whole numbers: cpus in thousandths, memory in bytes."""
     units = {"cpu": cpu_milli, "memory": byte_count}
     return {name: units.get(name, count)(text, name) for name, text in offer.items()}
+
+
+def total(many: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """All of them together."""
+    sums: dict[str, int] = {}
+    for one in many:
+        for name, amount in one.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def texts(numbers: Mapping[str, int]) -> dict[str, str]:
+    """Whole numbers as quantities again."""
+    return {name: f"{n}m" if name == "cpu" else str(n) for name, n in numbers.items()}
 
 
 def wanted(job: Job) -> dict[str, int]:

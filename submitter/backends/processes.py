@@ -18,9 +18,10 @@ class Identity(NamedTuple):
     pid: int
     start: int  # in ticks since the machine was started
     boot: str
+    machine: str = ""  # its name; empty: not told
 
     def __str__(self) -> str:
-        return f"{self.pid}.{self.start}.{self.boot}"
+        return f"{self.pid}.{self.start}.{self.boot}" + (self.machine and f".{self.machine}")
 
 
 class Stat(NamedTuple):
@@ -42,7 +43,7 @@ def parse_identity(text: str) -> Optional[Identity]:
     parts = text.replace(".", " ").split()
     if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
         return None
-    return Identity(int(parts[0]), int(parts[1]), parts[2])
+    return Identity(int(parts[0]), int(parts[1]), parts[2], ".".join(parts[3:]))
 
 
 def stat_of(pid: int) -> Optional[Stat]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -293,6 +294,39 @@ def test_a_job_that_could_not_write_down_its_start(machine: Machine, tmp_path: P
     assert machine.host.clean([ticket]) == {job.name}
 
 
+def test_what_another_machine_has_started_is_left_to_it(machine: Machine, tmp_path: Path) -> None:
+    own = machine.start(machine.journaled("sleep 1000"))
+    entry = tmp_path / "pool/running" / own.name
+    other = own._replace(native=own.native.replace(os.uname().nodename, "node2.example.org"))
+    machine.host.cancel([other], kill=True)
+    assert machine.host.clean([other]) == set()
+    assert machine.host.poll([other])[own.name].phase == STARTED
+    Path(own.directory, "final").touch()
+    assert machine.host.poll([other])[own.name].phase == ENDED
+    assert machine.host.poll([own])[own.name].phase == STARTED
+    removed = other._replace(directory=f"{tmp_path}/removed by hand")
+    assert machine.host.clean([removed]) == {own.name}
+    entry.unlink()  # which is the last that machine does with it
+    assert machine.host.clean([other]) == {own.name}
+    assert not machine.ends(own)
+
+
+def test_what_others_run_takes_no_room_here(
+    machine: Machine, machines: Callable[..., Machine], tmp_path: Path
+) -> None:
+    tickets = [machine.start(machine.journaled("sleep 1000")) for _ in range(2)]
+    third = machine.journaled("sleep 1000")
+    with pytest.raises(NoRoom):
+        machine.start(third)
+    entry = tmp_path / "pool/running" / tickets[0].name
+    taken = json.loads(entry.read_text())
+    assert taken["machine"] == os.uname().nodename
+    entry.write_text(json.dumps({**taken, "machine": "node2.example.org"}))
+    fresh = machines(**machine.pool.options)
+    fresh.start(third)
+    assert fresh.host._running_jobs() == {tickets[1].name, third.name}
+
+
 def test_a_restarted_machine_ends_its_jobs(machine: Machine) -> None:
     ticket = Ticket("job", f"{os.getpid()}.1.another-boot", "/nowhere")
     assert machine.host.poll([ticket])["job"].message == "the machine was restarted"
@@ -333,6 +367,13 @@ def test_backends_by_name(tmp_path: Path) -> None:
     assert isinstance(made, Backend)
     with pytest.raises(ConfigError, match="host"):
         backends.make(Pool(name="site", directory=str(tmp_path), backend="pbs"))
+
+
+@pytest.mark.parametrize("text", ["1.2.boot", "1.2.boot.node1", "1.2.boot.node1.example.org"])
+def test_identities(text: str) -> None:
+    found = parse_identity(text)
+    assert str(found) == text
+    assert parse_identity(text.replace(".", " ", 3)) == found
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2", "a.b.c", "1 x boot"])
