@@ -145,8 +145,16 @@ def asking(script: str, **amounts: str) -> dict[str, Any]:
 
 
 @pytest.mark.podman
+@pytest.mark.parametrize(
+    ("make", "variable"),
+    [
+        ("nvidia", "CUDA_VISIBLE_DEVICES"),
+        ("amd", "ROCR_VISIBLE_DEVICES"),
+        ("intel", "ZE_AFFINITY_MASK"),
+    ],
+)
 def test_under_podman_a_gpu_is_handed_over_as_a_device_of_the_container_device_interface(
-    folder: Path,
+    folder: Path, make: str, variable: str
 ) -> None:
     """Each one that the batch system has given the job; devices made of a file stand for GPUs."""
     names = ["0", "1", "2"]
@@ -156,17 +164,17 @@ def test_under_podman_a_gpu_is_handed_over_as_a_device_of_the_container_device_i
         mount = {"hostPath": f"{folder}/gpu{name}", "containerPath": f"/gpu{name}"}
         edits = {"mounts": [{**mount, "options": ["bind"]}]}
         devices.append({"name": name, "containerEdits": edits})
-    spec = {"cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": devices}
+    spec = {"cdiVersion": "0.6.0", "kind": f"{make}.com/gpu", "devices": devices}
     (folder / "cdi").mkdir()
-    (folder / "cdi" / "nvidia.json").write_text(json.dumps(spec))
+    (folder / "cdi" / "gpus.json").write_text(json.dumps(spec))
     (folder / "containers.conf").write_text(f'[engine]\ncdi_spec_dirs = ["{folder}/cdi"]\n')
     site = Site("podman", folder)
     header = f"export CONTAINERS_CONF_OVERRIDE={folder}/containers.conf"
     config = replace(site.config, script=replace(site.config.script, header=header))
     done = site.run(
-        pod(asking("ls -d /gpu*; echo $CUDA_VISIBLE_DEVICES", nvidia="2"), sh("ls -d /gpu*")),
+        pod(asking(f"ls -d /gpu*; echo ${variable}", **{make: "2"}), sh("ls -d /gpu*")),
         config,
-        environment={"CUDA_VISIBLE_DEVICES": "0,2"},
+        environment={variable: "0,2"},
     )
     assert done.log("c0").splitlines() == ["/gpu0", "/gpu2", "0,2"], done
     assert "No such file" in done.log("c1")
