@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 from templates.build_config import BuildConfig
 from templates.images import find
-from tests.registry import ADDRESS, PRIVATE, Registry, login
+from tests.registry import ADDRESS, PASSWORD, PRIVATE, Registry, login
 from tests.site import (
     ALICE,
     BUSYBOX,
@@ -319,6 +320,18 @@ def test_pull_secrets_open_a_private_registry(container_site: Site, registry: Re
     wrong["stringData"] = {".dockerconfigjson": '{"auths": {"quay.io": {"auth": "eDp5"}}}'}
     running = container_site.start([pod({**image, **SAY}, **secrets), wrong, login("pull")])
     assert said(running.wait()) == "hello\n"
+
+
+@pytest.mark.podman
+def test_under_podman_a_login_of_the_sites_user_opens_it_too(
+    folder: Path, registry: Registry
+) -> None:
+    site = Site("podman", folder)
+    entering = f"podman login --username alice --password-stdin {PRIVATE}"
+    header = f"printf %s '{PASSWORD}' | {entering} || exit 9"
+    config = replace(site.config, script=replace(site.config.script, header=header))
+    image = {"image": f"{PRIVATE}/{registry.new()}:1"}
+    assert said(site.run(pod({**image, **SAY}), config)) == "hello\n"
 
 
 @pytest.mark.parametrize("password", [None, "wrong"])

@@ -7,6 +7,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from templates.job import Job
 from tests.podman_host import BASH, PodmanHost, job_of
 from tests.submitter.conftest import Start
@@ -35,6 +37,34 @@ def test_a_pod_whose_script_was_killed_is_removed_with_all_its_containers(
     centre.ended(job.name)
     eventually(lambda: not host.containers(tmp_path))
     assert host.run("podman", "pod", "ps", "--quiet") == ""
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_volumes_of_an_image_go_with_its_containers(
+    start: Start, centre: Centre, host: PodmanHost, tmp_path: Path, alone: bool
+) -> None:
+    made = host.run("podman", "create", BASH, "true").strip()
+    change = ("--quiet", "--change", "VOLUME /data")
+    host.run("podman", "commit", *change, made, "docker.io/tests/volume:1")
+    submitter = start()
+    script = "echo x >/data/x; echo up; sleep 1000"
+    names = ("main",) if alone else ("main", "other")
+    command = ["bash", "-c", script]
+    given = [
+        {"name": name, "image": "docker.io/tests/volume:1", "command": command} for name in names
+    ]
+    jobs = [job_of(containers=given) for _ in range(2)]
+    for job in jobs:
+        centre.create(job)
+        eventually(lambda job=job: centre.logs(job.name) == b"up\n")
+    assert len(host.run("podman", "volume", "ls", "--quiet").split()) == 2 * len(names)
+    for pid in _scripts_of(submitter.directory / "jobs" / jobs[0].name):
+        os.kill(pid, signal.SIGKILL)
+    centre.ended(jobs[0].name)
+    centre.delete(jobs[1].name)
+    centre.until_gone(jobs[1].name)
+    eventually(lambda: not host.containers(tmp_path))
+    eventually(lambda: host.run("podman", "volume", "ls", "--quiet") == "")
 
 
 def test_what_nobody_remembers_is_removed_and_what_others_have_is_not(
