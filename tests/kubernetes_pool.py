@@ -26,12 +26,12 @@ TOOLS = ("cat", "chmod", "echo", "env", "head", "hostname", "ls", "mkdir", "seq"
 TOOLS += ("sleep", "stat", "touch", "tr", "true")
 
 
-def make_image(folder: Path) -> Path:
-    """Bash, and what scripts call, out of busybox."""
+def make_image(folder: Path, **config: Any) -> Path:
+    """Bash, and what scripts call, out of busybox; another image with another configuration."""
     bash, busybox = Path("/bin/bash").resolve(), Path("/bin/busybox").resolve()
     files: Files = {"/bin/bash": bash, **{f"/bin/{tool}": busybox for tool in TOOLS}}
     files.update(libraries([bash]))
-    return archive(folder / "bash.tar", IMAGE, files, ["/bin/bash", "-c", "echo entry"])
+    return archive(folder / "bash.tar", IMAGE, files, ["/bin/bash", "-c", "echo entry"], **config)
 
 
 class Cluster:

@@ -100,7 +100,8 @@ CONFIG
 }
 
 write_node_configuration() {
-    mkdir "$state/etc/cni"
+    # In "registries" is a folder for each registry that is reached in another way than https.
+    mkdir "$state/etc/cni" "$state/etc/registries"
     cat >"$state/etc/containerd.toml" <<CONFIG
 version = 2
 [plugins."io.containerd.grpc.v1.cri"]
@@ -108,6 +109,8 @@ version = 2
   disable_apparmor = true
   # Root of a container may lack the right to lower a score.
   restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "$state/etc/registries"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "$(part_folder debian)/cni"
     conf_dir = "$state/etc/cni"
