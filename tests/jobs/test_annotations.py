@@ -171,18 +171,16 @@ def test_singularity_options_reach_the_runtime(container_site: Site) -> None:
     assert done.log("c0") == "one 'two' $HOME\n"
 
 
-def test_image_root_is_where_the_pods_images_are(container_site: Site) -> None:
-    if container_site.runtime != "apptainer":
-        pytest.skip("image files are Apptainer's")
-    root = container_site.folder / "my images"
+@pytest.mark.apptainer  # image files are Apptainer's
+def test_image_root_is_where_the_pods_images_are(folder: Path) -> None:
+    site = Site("apptainer", folder)
+    root = folder / "my images"
     root.mkdir()
-    running = container_site.run(pod(sh("true")))  # brings the image into the cache
+    running = site.run(pod(sh("true")))  # brings the image into the cache
     assert running.code == 0
-    image = next((container_site.folder / "images").glob("*busybox*"))
+    image = next((folder / "images").glob("*busybox*"))
     (root / "mine.sif").symlink_to(image)
-    done = run(
-        container_site, pod({**sh("echo from the root"), "image": "mine.sif"}), image_root=str(root)
-    )
+    done = run(site, pod({**sh("echo from the root"), "image": "mine.sif"}), image_root=str(root))
     assert (done.code, done.log("c0")) == (0, "from the root\n"), done
 
 
