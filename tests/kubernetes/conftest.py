@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import core
 from tests.kubernetes_pool import Cluster, make_image
 from tests.kueue_bed import running
 from tests.nats_server import NatsServer
@@ -35,13 +36,7 @@ CORE = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here not in item.path.parents:
-            continue
-        item.add_marker(pytest.mark.kubernetes)
-        if item.name.partition("[")[0] in CORE.get(item.path.name, ()):
-            item.add_marker(pytest.mark.core)
+    core.mark(items, Path(__file__).parent, pytest.mark.kubernetes, CORE)
 
 
 @pytest.fixture(scope="session")
