@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, Optional
 
+from submitter.backends.htcondor_states import REFUSALS
 from submitter.errors import BackendUnavailable
 
 # Of condor_q and condor_history: what is asked of every job, besides its further resources.
@@ -17,6 +18,7 @@ ATTRIBUTES = (
     "JobStatus",
     "NumJobStarts",
     "NumShadowStarts",
+    "NumVacatesByReason",
     "NumHolds",
     "HoldReason",
     "HoldReasonCode",
@@ -63,6 +65,13 @@ class Ad(NamedTuple):
         """The value of an attribute that is a text; empty when it has none."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
+
+    def refusals(self) -> int:
+        """How often a machine was to run it and would not begin."""
+        counts = self.values.get("NumVacatesByReason")
+        if not isinstance(counts, dict):
+            return 0
+        return sum(count for name in REFUSALS if isinstance(count := counts.get(name), int))
 
 
 def native_of(output: str) -> Optional[str]:

@@ -14,7 +14,7 @@ from math import ceil
 from submitter.backends import htcondor_description as description
 from submitter.backends.htcondor_options import NAME, Options
 from submitter.backends.htcondor_spool import OURS, STAGING
-from submitter.backends.htcondor_states import PASSING
+from submitter.backends.htcondor_states import PASSING, REFUSALS
 from submitter.backends.htcondor_transfer import ERRORS, INPUT, STREAM, STUB
 from submitter.errors import Forbidden
 from submitter.settings import Pool
@@ -222,11 +222,14 @@ def _resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
 def never_started(pool: Pool, site: Options) -> str:
     """An expression that is true of a job that has no machine behind it, if it matters.
 
-    Where two starts do not meet in one directory, it counts that one was tried.
+    Where two starts do not meet in one directory, it counts that one was tried, and not refused.
     """
     if pool.build.script.rerun:
         return "true"
-    return "NumJobStarts == 0" if site.shared else "(NumShadowStarts ?: 0) == 0"
+    if site.shared:
+        return "NumJobStarts == 0"
+    refused = " + ".join(f"(NumVacatesByReason.{name} ?: 0)" for name in REFUSALS)
+    return f"NumJobStarts == 0 && (NumShadowStarts ?: 0) == {refused}"
 
 
 def _requirements(own: Mapping[str, str], pool: Pool, site: Options) -> Iterator[str]:

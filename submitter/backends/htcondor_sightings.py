@@ -35,8 +35,11 @@ class Terms(NamedTuple):
     """Whether removed ones stay in the queue until what they left was fetched."""
 
     def starts(self, ad: Ad) -> int:
-        """How often a job has started, or may have."""
-        return ad.number("NumJobStarts" if self.shared else "NumShadowStarts")
+        """How often a job has started, or may have; refusals have to be as many as tries."""
+        started = ad.number("NumJobStarts")
+        if self.shared:
+            return started
+        return max(started, abs(ad.number("NumShadowStarts") - ad.refusals()))
 
 
 def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:

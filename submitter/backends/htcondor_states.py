@@ -101,3 +101,21 @@ HOLDS: Mapping[int, Hold] = {
 }
 UNKNOWN_HOLD = Hold(WAITS, "HTCondor holds it for a reason that is not known here")
 PASSING = tuple(code for code, hold in HOLDS.items() if hold.action == RELEASED)
+
+# Under which names HTCondor 25 counts (NumVacatesByReason) that a machine would not begin with a
+# job that it had been given. Nothing of such a job has run: what runs it there is told by the
+# shadow what that is, and gets its files from it, and the shadow has ended with these words.
+REFUSALS = (
+    "FailedToActivateClaim",
+    "ActivationRefusedBadRequest",
+    "ActivationRefusedNoMatch",
+    "ActivationRefusedStillCleaning",
+    "ActivationRefusedWorklifeExpired",
+    "ActivationRefusedPreempted",
+    "ActivationRefusedBroken",
+    "ActivationRefusedNotIdle",
+    "ActivationRefusedUnclaimed",
+    "ActivationRefusedClaimNotFound",
+    "ActivationRefusedOldClaim",
+    "ActivationRefusedUnhealthy",
+)

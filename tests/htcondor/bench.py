@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -101,3 +102,15 @@ class Bench:
     def value(self, ticket: Ticket, *attributes: str) -> str:
         """Attributes of a job in the queue, as condor_q prints them; empty when it is not there."""
         return self.site.login("condor_q", ticket.native, "-af:r", *attributes).strip()
+
+
+@contextlib.contextmanager
+def schedd_with(site: RunningSite, **settings: Any) -> Iterator[None]:
+    """Change the schedd's configuration for a while."""
+    file = "/etc/condor/config.d/99-test"
+    lines = " ".join(f"{name}={value}" for name, value in settings.items())
+    site.admin("bash", "-c", f"printf '%s\\n' {lines} >{file}; condor_reconfig -schedd")
+    try:
+        yield
+    finally:
+        site.admin("bash", "-c", f"rm {file}; condor_reconfig -schedd")

@@ -14,7 +14,7 @@ from submitter.backends.base import Ticket
 from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused
 from templates.states import ENDED, QUEUED, STARTED
 from tests.condor_site import RunningSite
-from tests.htcondor.bench import WAIT, Bench
+from tests.htcondor.bench import WAIT, Bench, schedd_with
 from tests.submitter.rig import eventually
 
 
@@ -148,22 +148,17 @@ def test_a_held_job_waits_to_be_released(bench: Bench) -> None:
 
 
 def test_no_room(bench: Bench) -> None:
-    limit = "/etc/condor/config.d/99-limit"
     first = bench.submit(WAIT)
-    set_limit = f"echo MAX_JOBS_PER_OWNER=1 >{limit}; condor_reconfig -schedd"
-    bench.site.admin("bash", "-c", set_limit)
-    try:
 
-        def is_full() -> bool:
-            try:
-                bench.submit(WAIT)
-            except NoRoom:
-                return True
-            return False
+    def is_full() -> bool:
+        try:
+            bench.submit(WAIT)
+        except NoRoom:
+            return True
+        return False
 
+    with schedd_with(bench.site, MAX_JOBS_PER_OWNER=1):
         eventually(is_full, why="no room")
-    finally:
-        bench.site.admin("bash", "-c", f"rm {limit}; condor_reconfig -schedd")
     bench.condor.cancel([first], kill=True)
 
 

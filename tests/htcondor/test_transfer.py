@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from scripts.lib.condor_files import DOMAIN
 from submitter.backends import htcondor_transfer as transfer
 from submitter.backends.htcondor import HTCondor
 from submitter.settings import Pool
@@ -15,7 +17,7 @@ from templates.errors import ConfigError
 from templates.states import QUEUED
 from templates.volumes import File
 from tests.condor_site import RunningSite
-from tests.htcondor.bench import WAIT, Bench
+from tests.htcondor.bench import WAIT, Bench, schedd_with
 from tests.submitter.rig import eventually
 
 
@@ -111,6 +113,35 @@ def test_an_evicted_job_is_over(bench: Bench) -> None:
     bench.until(ticket, lambda seen: bench.runs(ticket))
     bench.site.admin("condor_vacate_job", "-fast", ticket.native)
     assert bench.ended(ticket).reason == "Evicted"
+
+
+START_DELAY_S = 15
+
+
+def test_a_job_that_its_machine_refuses_runs_later(site: RunningSite) -> None:
+    """The machine gives the claim up while the schedd, which has it, cannot hear of that."""
+    bench = Bench(site, shared=False, pod_annotations=["requirements"])
+    on = [{"requirements": f'Machine == "{node}.{DOMAIN}"'} for node in site.nodes]
+
+    def is_claimed() -> bool:
+        slots = site.login("condor_status", site.nodes[0], "-af", "State", "Activity")
+        return "Claimed Idle" in slots
+
+    # One that starts first makes the next one wait, when that has its machine already.
+    with schedd_with(site, JOB_START_COUNT=1, JOB_START_DELAY=START_DELAY_S):
+        first = bench.submit("exit 3", on[1])
+        eventually(lambda: bench.value(first, "NumShadowStarts") == "1")
+        ticket = bench.submit("echo ran; exit 4", on[0])
+        eventually(is_claimed)
+        site.freeze("condor_schedd")
+        site.do("ctl", "condor_vacate", f"{site.nodes[0]}.{DOMAIN}")
+        time.sleep(START_DELAY_S)
+        site.thaw("condor_schedd")
+        eventually(lambda: bench.value(ticket, "NumVacates") == "1")
+    assert bench.ended(ticket).exit_code == 4
+    assert (Path(ticket.directory) / "logs" / "main.0.log").read_bytes() == b"ran\n"
+    assert bench.value(ticket, "NumShadowStarts", "NumJobStarts") == "2 1"
+    assert bench.ended(first).exit_code == 3
 
 
 def test_jobs_cannot_start_twice_without_a_shared_directory() -> None:

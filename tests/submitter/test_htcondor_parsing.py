@@ -152,6 +152,36 @@ def test_without_a_shared_directory_a_start_that_was_tried_counts() -> None:
     assert seen(HELD, HoldReasonCode=13, **tried).phase == QUEUED
 
 
+# Of a job whose startd had forgotten the claim, as condor_q -json printed it.
+REFUSED = {
+    "NumJobStarts": 0,
+    "NumShadowStarts": 1,
+    "NumVacatesByReason": {"ActivationRefusedClaimNotFound": 1},
+    "VacateReason": "ClaimId not found",
+    "VacateReasonCode": 1034,
+}
+
+
+def test_without_a_shared_directory_a_start_that_was_refused_counts_as_none() -> None:
+    assert seen(1, shared=False, **REFUSED).phase == QUEUED
+    assert seen(HELD, shared=False, HoldReasonCode=13, **REFUSED).phase == QUEUED
+    again = {**REFUSED, "NumShadowStarts": 2}
+    assert seen(1, shared=False, **again).reason == "Evicted"
+    both = {"FailedToActivateClaim": 1, **REFUSED["NumVacatesByReason"]}
+    assert seen(1, shared=False, **{**again, "NumVacatesByReason": both}).phase == QUEUED
+    assert seen(1, shared=False, **{**REFUSED, "NumJobStarts": 1}).reason == "Evicted"
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [None, 1, [], {}, {"StarterError": 1}, {"FailedToActivateClaim": "1"},
+     {"FailedToActivateClaim": 1, "ActivationRefusedOldClaim": 1}],
+)  # fmt: skip
+def test_what_does_not_say_that_each_start_was_refused(counts: Any) -> None:
+    odd = {**REFUSED, "NumVacatesByReason": counts}
+    assert seen(1, shared=False, **odd).reason == "Evicted"
+
+
 def test_a_hold_that_nobody_knows_is_waited_for() -> None:
     assert seen(HELD, HoldReasonCode=4711).phase == QUEUED
 

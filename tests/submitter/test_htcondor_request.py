@@ -88,6 +88,9 @@ def test_what_a_job_is_cannot_be_changed() -> None:
 def test_jobs_that_may_start_again() -> None:
     assert asked(job_of(), rerun=True)["requirements"] == "true"
     assert asked(job_of())["requirements"] == "NumJobStarts == 0"
+    apart = asked(job_of(), shared=False)["requirements"]
+    assert apart.startswith("NumJobStarts == 0 && (NumShadowStarts ?: 0) == (NumVacatesByReason.")
+    assert description.expression_mistake(apart) == ""
 
 
 def test_annotations() -> None:
