@@ -14,7 +14,7 @@ from typing import Optional, Protocol
 from submitter.errors import CommandFailed
 from templates.errors import one_line
 
-TAIL = 300  # characters of what a failed program complained of
+HEAD, TAIL = 40, 230  # characters of what a failed program complained of
 LARGEST_OUTPUT = 256 * 1024 * 1024
 
 
@@ -45,13 +45,18 @@ def run(
         raise CommandFailed(argv[0], f"cannot be started: {error.strerror}") from None
     output = done.stdout[:LARGEST_OUTPUT].decode(errors="replace")
     if done.returncode != 0:
-        said = one_line(done.stderr.decode(errors="replace"), 100_000)[-TAIL:]
+        said = _shortened(one_line(done.stderr.decode(errors="replace"), 100_000))
         how = f"exit code {done.returncode}"
         if done.returncode < 0:
             how = f"signal {-done.returncode}"
         words = f"{how}: {said}" if said else how
         raise CommandFailed(argv[0], words, done.returncode, output)
     return output
+
+
+def _shortened(said: str) -> str:
+    """How it begins and how it ends: what stands between may be all jobs of a pool."""
+    return said if len(said) <= HEAD + TAIL else f"{said[:HEAD]} ... {said[-TAIL:]}"
 
 
 class Child(Protocol):

@@ -62,7 +62,10 @@ class Keeper:
     async def start(self) -> None:
         """Learn what is there, then keep it going; raises ``OSError`` if nothing can be read."""
         await asyncio.to_thread(self.site.journal.prepare)
-        await self._look()
+        try:
+            await self._look()
+        except SubmitterError as error:  # what has ended is cleaned up once that can be done
+            self._complain("look", str(error))
         timing = self.site.pool.timing
         loops: Sequence[tuple[str, Step, Callable[[], float]]] = (
             ("look", self._look, lambda: SOON_S if self._ending.waits else timing.spool_s),

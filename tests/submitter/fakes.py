@@ -50,6 +50,10 @@ class Moody(Backend):
         self._ask()
         self.cancelled += [(ticket.name, kill) for ticket in tickets]
 
+    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+        self._ask()
+        return super().clean(tickets)
+
     def capacity(self) -> dict[str, str]:
         self._ask()
         return {"cpu": "1"}

@@ -25,7 +25,7 @@ WHERE = ["-name", "ce", "-pool", "c:9618"]
 PROGRAM = """\
 #!/bin/bash
 printf '%s\\n' "${{0##*/}} $*" >>{folder}/started
-[ ! -e {folder}/fails-${{0##*/}} ] || exit 1
+[ ! -e {folder}/fails-${{0##*/}} ] || {{ cat {folder}/fails-${{0##*/}} >&2; exit 1; }}
 cat {folder}/${{0##*/}}.says 2>/dev/null; true
 """
 
@@ -215,3 +215,13 @@ def test_what_is_clean_leaves_the_queue_for_good(element: Element) -> None:
     assert "-reason interlink: the pod's job is over" in first
     assert "JobStatus == 3 && RemoteHost is undefined" in second
     assert "-forcex" in second
+
+
+def test_many_that_have_left_the_queue_are_clean(element: Element) -> None:
+    """condor_rm says so in words that go on with all of their numbers."""
+    tickets = [element.ticket(number) for number in range(1, 200)]
+    numbers = ", ".join(map(str, range(1, 200)))
+    constraint = f'(InterlinkPool == "p" && member(ClusterId, {{{numbers}}}) && JobStatus isnt 3)'
+    said = f"Couldn't find/remove all jobs matching constraint {constraint}\n"
+    (element.folder / "fails-condor_rm").write_text(said)
+    assert element.condor.clean(tickets) == {ticket.name for ticket in tickets}

@@ -11,6 +11,7 @@ import pytest
 from submitter.backends.base import Sighting
 from submitter.ending import Ending
 from submitter.errors import BackendUnavailable
+from submitter.jobs import Keeper
 from submitter.polling import Polling
 from submitter.scanner import load
 from submitter.site import Site
@@ -20,7 +21,7 @@ from templates.messages import Delete
 from templates.results import parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.submitter.fakes import moody, site_of
-from tests.submitter.rig import job_of
+from tests.submitter.rig import PATIENCE_S, job_of
 
 
 @pytest.fixture
@@ -216,6 +217,31 @@ def test_an_end_that_another_submitter_has_written_down_is_not_told_otherwise(
     assert entry.dump() == other.dump()
     asyncio.run(Ending(site).step())
     assert entry.cleaned
+
+
+def test_jobs_are_known_from_the_start_while_the_batch_system_is_away(
+    site: Site, entry: Entry
+) -> None:
+    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", exit_code=9)}
+    asyncio.run(Polling(site).step())
+    moody(site).trouble = BackendUnavailable("down")
+    with pytest.raises(BackendUnavailable):
+        asyncio.run(Ending(site).step())
+    other = site_of(Path(site.journal.directory))
+    moody(other).trouble = BackendUnavailable("down")
+
+    async def begin() -> None:
+        keeper = Keeper(other)
+        await keeper.start()
+        again = other.table.get(entry.name)
+        assert again is not None
+        assert (again.final, again.cleaned) == (True, False)
+        moody(other).trouble = None
+        while not again.cleaned:
+            await asyncio.sleep(0.01)
+        await keeper.stop()
+
+    asyncio.run(asyncio.wait_for(begin(), PATIENCE_S))
 
 
 FINISHED = "state=finished exit=0 message="
