@@ -25,11 +25,11 @@ from submitter.backends.htcondor_spool import (
     HALF,
     NEVER_WHOLE,
     OURS,
-    SPOOLING,
+    SPOOLS,
     Spool,
     is_half,
 )
-from submitter.backends.htcondor_states import HELD, IDLE, REMOVED, RUNNING
+from submitter.backends.htcondor_states import IDLE, REMOVED, RUNNING
 from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
 from submitter.backends.programs import chunks
 from submitter.errors import (
@@ -139,8 +139,7 @@ class HTCondor(Backend):
         """Of the jobs in the queue those whose files have arrived; others are taken out of it."""
         rows = self._queue(constraint)
         if self._remote and any(map(is_half, rows)):
-            half = f"{constraint} && JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
-            self._act("condor_rm", half, "-reason", HALF)
+            self._act("condor_rm", f"{constraint} && {SPOOLS}", "-reason", HALF)
             rows = [ad for ad in self._queue(constraint) if not is_half(ad)]
         return rows
 
@@ -164,7 +163,10 @@ class HTCondor(Backend):
         sightings: dict[str, Sighting] = {}
         left: list[Ticket] = []
         ours = [(rows[t.native], t.directory) for t in tickets if t.native in rows]
-        coming = self._spool.fetch(ours) if self._remote else set()
+        coming = set()
+        if self._remote:
+            coming = self._spool.fetch(ours)
+            self._spool.give_up(ad for ad, _ in ours)
         for ticket in tickets:
             ad = rows.get(ticket.native)
             if ad is None or ad.name != ticket.name:

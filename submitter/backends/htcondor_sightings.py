@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 from submitter.backends.base import Sighting
 from submitter.backends.htcondor_parsing import Ad
-from submitter.backends.htcondor_spool import is_over
+from submitter.backends.htcondor_spool import is_half, is_over
 from submitter.backends.htcondor_states import (
     COMPLETED,
     FAILED,
@@ -68,6 +68,8 @@ def ended(ad: Ad) -> Sighting:
     at_ms = ad.number("EnteredCurrentStatus") * 1000
     if ad.status == REMOVED:
         words = f"HTCondor: Removed: {ad.text('RemoveReason') or 'it names no reason'}"
+        if is_half(ad):
+            return Sighting(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)
         return Sighting(ENDED, "Removed", words, exit_code=TERM_CODE, at_ms=at_ms)
     words = f"HTCondor: it left the queue in state {ad.status}"
     return Sighting(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)

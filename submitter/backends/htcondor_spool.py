@@ -10,7 +10,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_parsing import Ad, among
@@ -26,8 +26,11 @@ HALF = f"{OURS}not all of its files have arrived"
 STAGING = "Staging of job files failed"  # for which HTCondor does that itself
 # Of jobs that were never handed over, in HTCondor's language.
 NEVER_WHOLE = f'regexp("^({HALF}|{STAGING})", RemoveReason ?: "")'
+_SINCE = "EnteredCurrentStatus"
 _ALL_FILES = ("SpooledOutputFiles", "undefined")
 SPOOLING = 16  # the HoldReasonCode of a job whose files are on their way
+SPOOLS = f"JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
+RELEASED_S = 60  # after condor_submit has ended well its job is released at once
 
 
 class Spool:
@@ -60,6 +63,27 @@ class Spool:
             self._follow({ad.native: place for ad, place in jobs if _may_speak(ad)})
         late = [native for native in missing if native not in self._fetched]
         return {native for native in late if now - self._since[native] < PATIENCE_S}
+
+    def give_up(self, jobs: Iterable[Ad]) -> None:
+        """Take those out of the queue that were handed over, and wait for their files for ever.
+
+        Their schedd died when condor_submit had its word, and before it had released them.
+        """
+        now = time.time()
+        stuck = [
+            ad.native
+            for ad in jobs
+            if ad.status == HELD and is_half(ad) and now - ad.number(_SINCE) > RELEASED_S
+        ]
+        if not stuck:
+            return
+        constraint = (
+            f"{self._mine} && {among(stuck)} && {SPOOLS} && time() - {_SINCE} > {RELEASED_S}"
+        )
+        try:
+            self._commands.run("condor_rm", ["-reason", HALF, "-constraint", constraint])
+        except (CommandFailed, BackendUnavailable) as error:
+            logger.warning("%d jobs without their files stay in the queue: %s", len(stuck), error)
 
     def _follow(self, running: Mapping[str, str]) -> None:
         """The output of those that run, as far as it goes."""

@@ -69,19 +69,31 @@ def test_nothing_of_a_job_stays_there(
     eventually(lambda: not list(spool.glob("*/*/cluster*")))
 
 
-def test_a_job_of_which_not_all_files_arrive(
-    start: Start, centre: Centre, backend: str, tmp_path: Path, home: Path, the_element: Element
-) -> None:
-    """Its submission dies while they are on their way, and is repeated."""
+@pytest.fixture(params=["false", 'echo "$number.0 - $number.0"'])
+def breaks_once(home: Path, request: pytest.FixtureRequest) -> Path:
+    """A condor_submit that dies while the first job's files are on their way, and its last word."""
     program = home / "condor_submit"
-    program.write_text(BREAKS_ONCE.format(home=home))
+    program.write_text(BREAKS_ONCE.format(home=home, last_word=request.param))
     program.chmod(0o755)
-    start(**conformance.settings(backend, options={"programs": {"condor_submit": str(program)}}))
+    return program
+
+
+def test_a_job_of_which_not_all_files_arrive(
+    start: Start,
+    centre: Centre,
+    backend: str,
+    tmp_path: Path,
+    breaks_once: Path,
+    the_element: Element,
+) -> None:
+    """Its submission is repeated, whatever had been said."""
+    options = {"programs": {"condor_submit": str(breaks_once)}}
+    start(**conformance.settings(backend, options=options))
     job = job_of(f"echo ran >>{tmp_path}/ran; exit 4")
     centre.create(job)
     assert centre.ended(job.name).exit_code == 4
     assert (tmp_path / "ran").read_text() == "ran\n"
-    assert (home / "broken").exists()
+    assert (breaks_once.parent / "broken").exists()
     why = ["condor_history", "-constraint", f'InterlinkJob == "{job.name}"', "-af", "RemoveReason"]
     assert NEVER_WHOLE.search(the_element.admin(*why))
 
@@ -96,8 +108,10 @@ truncate -s 3G {home}/large
 sed 's#^transfer_input_files = .*#&, {home}/large#' >{home}/description
 condor_submit "${{@:1:$#-1}}" {home}/description &
 until [ "$(condor_q -name "${{@:2:3}}" -af HoldReasonCode)" = 16 ]; do sleep 0.1; done
+number=$(condor_q -name "${{@:2:3}}" -af ClusterId)
 kill -KILL $!
 wait $!
+{last_word}
 """
 
 

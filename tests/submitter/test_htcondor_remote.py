@@ -7,6 +7,7 @@ chosen moment from real ones, which tests/htcondor has.
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -207,6 +208,24 @@ def test_one_of_which_files_are_missing_is_not_found(
     assert "-reason interlink: not all of its files have arrived" in removed
     (past,) = [line for line in lines if line.startswith("condor_history")]
     assert "!regexp(" in past
+
+
+def test_a_job_that_waits_for_its_files_for_ever_is_lost(element: Element) -> None:
+    """condor_submit has said that it was handed over; its schedd died then."""
+    half = {"HoldReasonCode": 16, "NumShadowStarts": 0}
+    element.says("condor_q", ad(HELD, EnteredCurrentStatus=int(time.time()), **half))
+    assert element.sight().phase == QUEUED
+    assert len(element.started()) == 1
+    element.says("condor_q", ad(HELD, EnteredCurrentStatus=int(time.time()) - 100, **half))
+    assert element.sight().phase == QUEUED
+    _, removed = element.started()
+    assert removed.startswith("condor_rm")
+    assert "-reason interlink: not all of its files have arrived" in removed
+    assert "member(ClusterId, {1}) && JobStatus == 5 && HoldReasonCode == 16 && time() -" in removed
+    element.says("condor_q")
+    element.says("condor_history", ad(REMOVED, RemoveReason=htcondor_spool.HALF))
+    seen = element.sight()
+    assert (seen.phase, seen.lost) == (ENDED, True)
 
 
 def test_what_is_clean_leaves_the_queue_for_good(element: Element) -> None:
