@@ -43,7 +43,7 @@ from submitter.journal import Journal, read
 from submitter.settings import Pool
 from templates.errors import ConfigError
 from templates.job import Job
-from templates.states import QUEUED
+from templates.states import ENDED, QUEUED
 
 AFTER_TROUBLE_S = 5.0  # what HTCondor took in before it fell silent is in its queue by then
 REMEMBERED_S = 14 * 24 * 3600  # how far back condor_history looks for a name
@@ -163,16 +163,18 @@ class HTCondor(Backend):
         sightings: dict[str, Sighting] = {}
         left: list[Ticket] = []
         ours = [(rows[t.native], t.directory) for t in tickets if t.native in rows]
+        said = {ad.native: sighting_of(ad, self._terms) for ad, _ in ours}
         coming = set()
         if self._remote:
-            coming = self._spool.fetch(ours)
+            over = {native for native, seen in said.items() if seen and seen.phase == ENDED}
+            coming = self._spool.fetch(ours, over)
             self._spool.give_up(ad for ad, _ in ours)
         for ticket in tickets:
             ad = rows.get(ticket.native)
             if ad is None or ad.name != ticket.name:
                 left.append(ticket)
                 continue
-            sighting = sighting_of(ad, self._terms)
+            sighting = said[ticket.native]
             # A state that is new, or an end whose last words are on their way: nothing changes.
             if sighting is None or ticket.native in coming:
                 sighting = self._last.get(ticket.name, Sighting())

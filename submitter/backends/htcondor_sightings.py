@@ -6,7 +6,7 @@ from typing import NamedTuple, Optional
 
 from submitter.backends.base import Sighting
 from submitter.backends.htcondor_parsing import Ad
-from submitter.backends.htcondor_spool import is_half, is_over
+from submitter.backends.htcondor_spool import is_half
 from submitter.backends.htcondor_states import (
     COMPLETED,
     FAILED,
@@ -51,7 +51,8 @@ def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:
         return _idle(ad, terms)
     if ad.status == HELD:
         return _held(ad, terms)
-    if ad.status == COMPLETED or (terms.kept and is_over(ad)):
+    is_gone = ad.status == REMOVED and not ad.text("RemoteHost")  # nothing of it runs any more
+    if ad.status == COMPLETED or (terms.kept and is_gone):
         return ended(ad)
     return Sighting(STARTED)  # a removed one, too: its script is being told to end
 

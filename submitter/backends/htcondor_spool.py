@@ -10,11 +10,11 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_parsing import Ad, among
-from submitter.backends.htcondor_states import COMPLETED, HELD, IDLE, REMOVED
+from submitter.backends.htcondor_states import HELD, IDLE, REMOVED
 from submitter.errors import BackendUnavailable, CommandFailed
 
 logger = logging.getLogger(__name__)
@@ -44,13 +44,14 @@ class Spool:
         self._fetched: set[str] = set()  # those of them that are here
         self._turn = 0
 
-    def fetch(self, jobs: Sequence[tuple[Ad, str]]) -> set[str]:
+    def fetch(self, jobs: Sequence[tuple[Ad, str]], over: Container[str]) -> set[str]:
         """Fetch what there is; the jobs that have ended and of which it is still to come.
 
-        ``jobs``: with the directory of each.
+        ``jobs``: with the directory of each. ``over``: those that have ended, also by our rules:
+        one whose schedd died just when it ended may have left all that it had to say.
         """
         now = time.monotonic()
-        left = {ad.native: place for ad, place in jobs if is_over(ad)}
+        left = {ad.native: place for ad, place in jobs if ad.native in over}
         self._since = {n: at for n, at in self._since.items() if n in left}
         self._fetched &= left.keys()
         begun = {ad.native for ad, _ in jobs if ad.number("NumShadowStarts")}
@@ -60,7 +61,8 @@ class Spool:
         if missing and self._brings(missing, ended=True):
             self._fetched.update(missing)
         if self._stream:
-            self._follow({ad.native: place for ad, place in jobs if _may_speak(ad)})
+            speaking = {ad.native: place for ad, place in jobs if _has_machine(ad)}
+            self._follow({n: place for n, place in speaking.items() if n not in over})
         late = [native for native in missing if native not in self._fetched]
         return {native for native in late if now - self._since[native] < PATIENCE_S}
 
@@ -119,11 +121,6 @@ def _is_there(place: str) -> bool:
     return os.path.exists(f"{place}/request.json")
 
 
-def is_over(ad: Ad) -> bool:
-    """Whether nothing of a job runs any more: a removed one may still be ending."""
-    return ad.status == COMPLETED or (ad.status == REMOVED and not ad.text("RemoteHost"))
-
-
 def is_half(ad: Ad) -> bool:
     """Whether a job's files have not all arrived."""
     if ad.status == REMOVED:
@@ -131,5 +128,5 @@ def is_half(ad: Ad) -> bool:
     return ad.status == HELD and ad.number("HoldReasonCode") == SPOOLING
 
 
-def _may_speak(ad: Ad) -> bool:
-    return not is_over(ad) and ad.status != IDLE and ad.number("NumShadowStarts") > 0
+def _has_machine(ad: Ad) -> bool:
+    return ad.status != IDLE and ad.number("NumShadowStarts") > 0

@@ -6,12 +6,14 @@ secret of a client; each of its tokens is valid for some seconds.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 from pathlib import Path
 
 import pytest
 
+from scripts.lib.condor_site import MASTER
 from tests.condor_site import RunningSite
 from tests.htcondor.at_an_element import *  # noqa: F403 - its fixtures are used here
 from tests.htcondor.element import LIFETIME_S, Element
@@ -96,6 +98,30 @@ def test_a_job_of_which_not_all_files_arrive(
     assert (breaks_once.parent / "broken").exists()
     why = ["condor_history", "-constraint", f'InterlinkJob == "{job.name}"', "-af", "RemoveReason"]
     assert NEVER_WHOLE.search(the_element.admin(*why))
+
+
+def test_a_job_whose_schedd_dies_when_it_ends(
+    start: Start, centre: Centre, backend: str, tmp_path: Path, the_element: Element
+) -> None:
+    """It has left its last words, and nobody who knew that it has ended."""
+    start(**conformance.settings(backend, options={"stream": False}))
+    job = job_of(f"touch {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 5")
+    centre.create(job)
+    eventually((tmp_path / "runs").exists)
+    the_element.freeze(f"{MASTER}@login")  # or it would bring the schedd back at once
+    kill_at_login(the_element, "condor_schedd")
+    (tmp_path / "go").touch()
+    machines = [the_element.machine(name) for name in the_element.nodes]
+    eventually(lambda: not any(machine.processes("condor_starter") for machine in machines))
+    kill_at_login(the_element, "condor_shadow")
+    the_element.thaw(f"{MASTER}@login")
+    assert centre.ended(job.name).exit_code == 5
+
+
+def kill_at_login(element: Element, program: str) -> None:
+    """Nobody waits for its end: its parent stands still."""
+    for pid in element.machine("login").processes(program):
+        os.kill(pid, signal.SIGKILL)
 
 
 # Whoever of us and HTCondor is quicker.

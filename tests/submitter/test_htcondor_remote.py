@@ -124,6 +124,15 @@ def test_an_end_is_told_once_its_last_words_are_here(
     assert len(element.started()) == 1  # what is here is not fetched again
 
 
+def test_what_an_evicted_job_has_left_is_fetched(element: Element) -> None:
+    element.says("condor_q", ad(IDLE, NumJobStarts=1, EnteredCurrentStatus=5))
+    seen = element.sight()
+    assert (seen.phase, seen.reason) == (ENDED, "Evicted")
+    assert [line.split()[0] for line in element.started()] == [
+        "condor_q", "condor_qedit", "condor_transfer_data",
+    ]  # fmt: skip
+
+
 def test_last_words_are_not_waited_for_for_ever(
     element: Element, monkeypatch: pytest.MonkeyPatch
 ) -> None:
