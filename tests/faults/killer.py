@@ -67,8 +67,8 @@ class Killer:
 
     def _kill(self, victim: str) -> None:
         if victim in self._daemons:
-            self._site.kill(victim)
             self.killed.append((time.time(), victim))
+            self._site.kill(victim)
             time.sleep(self._chance.uniform(0, 2))
             self._revive(victim)
         elif victim == "worker":

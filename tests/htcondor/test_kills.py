@@ -3,35 +3,70 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
+from collections.abc import Iterator
+from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from scripts.lib.condor_site import MASTER
 from scripts.lib.slurm_machines import Trouble
-from templates.results import fold, parse_lines
-from tests.condor_site import USER_ID, RunningSite
-from tests.condor_system import CondorSystem, system_at
+from tests.condor_site import RunningSite
+from tests.condor_system import system_at
 from tests.faults.crowd import Crowd, Watched
 from tests.faults.killer import Killer
+from tests.htcondor.element import options_of
 from tests.site_system import TIMING
+from tests.submitter.at_a_site import own_folder
+from tests.system import job_of
 
 JOBS = 200
-STARTD = "condor_startd@"
+STARTD, SCHEDD = "condor_startd@", "condor_schedd@login"
 HANGING = (MASTER, "condor_procd", "condor_shared_port")
-EVICTED = "Evicted: the job ended at "
+KILLING_S = 3  # what it may take; HTCondor knows whole seconds
+EVICTED = re.compile("Evicted: the job ended at ([^ ]+)Z ")
+UNKNOWN_THERE = "Job not found at execution machine"
+LEASE_S = "60"  # how long HTCondor keeps a job whose schedd or machine does not answer
+WHERE = ("LastRemoteHost", "JobStartDate")
 
 
-def went_with_its_machine(system: CondorSystem, killer: Killer, job: Watched) -> bool:
-    """Whether HTCondor ended it with a startd: condor_master kills what a dead one has started."""
-    if not job.message.startswith(EVICTED):
+@pytest.fixture(params=["the_site", "the_apart_site", "the_element"])
+def site(request: pytest.FixtureRequest) -> Iterator[RunningSite]:
+    """Each kind of site, as it was before the test."""
+    one: RunningSite = request.getfixturevalue(request.param)
+    yield one
+    one.restore()
+
+
+def options_at(site: RunningSite) -> dict[str, Any]:
+    """Of the pool: nothing depends on a stream that ends with its schedd, and a job outlives it."""
+    more = {"stream": False, "commands": {"job_lease_duration": LEASE_S}}
+    if site.facts["element"]:
+        return options_of(site.home, **more)
+    return {"shared": site.facts["shared"], **more}
+
+
+def went_with(site: RunningSite, killer: Killer, runs: Path, job: Watched) -> bool:
+    """Whether HTCondor ended it with a daemon: condor_master kills what a dead startd has started.
+
+    A schedd takes the jobs along that it was about to start, and cannot know that they never began.
+    """
+    evicted = EVICTED.match(job.message)
+    if not evicted:
         return False
-    file = system.directory(job.pod) / "records"
-    state = fold(parse_lines(file.read_bytes() if file.exists() else b""))
-    if not state.started_ms:  # it had a machine, and had not yet begun
-        return any(victim.startswith(STARTD) for _, victim in killer.killed)
-    began = state.started_ms / 1000
-    return any(victim == f"{STARTD}{state.node}" and at > began for at, victim in killer.killed)
+    about = ["-constraint", f'InterlinkJob == "{job_of(job.pod)}"', "-af", *WHERE]
+    said = site.admin("condor_q", "-allusers", *about) or site.admin("condor_history", *about)
+    host, began = said.split()
+    ended = datetime.fromisoformat(f"{evicted[1]}+00:00").timestamp()
+    guilty = {f"{STARTD}{host.partition('@')[2].partition('.')[0]}"}
+    if UNKNOWN_THERE in job.message and not (runs / str(job.number)).exists():
+        guilty.add(SCHEDD)
+    first, last = int(began) - KILLING_S, ended + 1
+    return any(one in guilty and first <= at <= last for at, one in killer.killed)
 
 
 def revive(site: RunningSite, victim: str) -> None:
@@ -52,15 +87,13 @@ def revive(site: RunningSite, victim: str) -> None:
 
 
 def test_random_kills_of_everything(site: RunningSite, tmp_path: Path) -> None:
-    runs = site.home / "runs"
-    runs.mkdir()
-    os.chown(runs, USER_ID, USER_ID)
-    pool = {"timing": {**TIMING, "lost_after_s": 20}}
+    runs = own_folder(site.home if site.facts["shared"] else site.directory / "witness")
+    pool = {"options": options_at(site), "timing": {**TIMING, "lost_after_s": 20}}
     with system_at(site, tmp_path / "kills", submitters=2, workers=2, pool=pool) as system:
         startds = [f"{STARTD}{name}" for name in site.nodes]
-        daemons = ["condor_schedd@login", "condor_negotiator@ctl", *startds]
+        daemons = [SCHEDD, "condor_negotiator@ctl", *startds]
         killer = Killer(system, daemons, revive=partial(revive, site))
-        crowd = Crowd(system, JOBS, runs, partial(went_with_its_machine, system, killer))
+        crowd = Crowd(system, JOBS, runs, partial(went_with, site, killer, runs))
         threads = crowd.start()
         with killer:
             killer.happen()
