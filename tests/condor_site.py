@@ -12,11 +12,13 @@ others are in ``scripts/lib/condor_site.py``; ``restore`` makes good whatever th
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
-from scripts.lib.condor_site import CondorSite
+from scripts.lib.condor_site import MASTER, CondorSite
 from scripts.lib.slurm_files import CENTRE, CENTRE_PORT, USER, USER_ID
 from scripts.lib.slurm_machines import until
 from tests.login_node import PATIENCE_S, LoginNode, run_script
@@ -41,6 +43,21 @@ class RunningSite(LoginNode, CondorSite):
     def admin(self, *command: str) -> str:
         """What a command of the access point's administrator says."""
         return self.do("login", *command)
+
+    def end_at_login(self, program: str) -> None:
+        """SIGKILL for all of them on the login node; their parent need not notice."""
+        for pid in self.machine("login").processes(program):
+            os.kill(pid, signal.SIGKILL)
+
+    @contextlib.contextmanager
+    def without_schedd(self) -> Iterator[None]:
+        """It dies; condor_master, which would bring it back at once, stands still."""
+        self.freeze(f"{MASTER}@login")
+        self.end_at_login("condor_schedd")
+        try:
+            yield
+        finally:
+            self.thaw(f"{MASTER}@login")
 
     def restore(self) -> None:
         """No jobs, all machines and programs running."""

@@ -6,14 +6,12 @@ secret of a client; each of its tokens is valid for some seconds.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 from pathlib import Path
 
 import pytest
 
-from scripts.lib.condor_site import MASTER
 from tests.condor_site import RunningSite
 from tests.htcondor.at_an_element import *  # noqa: F403 - its fixtures are used here
 from tests.htcondor.element import LIFETIME_S, Element
@@ -108,20 +106,12 @@ def test_a_job_whose_schedd_dies_when_it_ends(
     job = job_of(f"touch {tmp_path}/runs; while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 5")
     centre.create(job)
     eventually((tmp_path / "runs").exists)
-    the_element.freeze(f"{MASTER}@login")  # or it would bring the schedd back at once
-    kill_at_login(the_element, "condor_schedd")
-    (tmp_path / "go").touch()
     machines = [the_element.machine(name) for name in the_element.nodes]
-    eventually(lambda: not any(machine.processes("condor_starter") for machine in machines))
-    kill_at_login(the_element, "condor_shadow")
-    the_element.thaw(f"{MASTER}@login")
+    with the_element.without_schedd():
+        (tmp_path / "go").touch()
+        eventually(lambda: not any(machine.processes("condor_starter") for machine in machines))
+        the_element.end_at_login("condor_shadow")
     assert centre.ended(job.name).exit_code == 5
-
-
-def kill_at_login(element: Element, program: str) -> None:
-    """Nobody waits for its end: its parent stands still."""
-    for pid in element.machine("login").processes(program):
-        os.kill(pid, signal.SIGKILL)
 
 
 # Whoever of us and HTCondor is quicker.
