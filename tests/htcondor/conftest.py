@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import core
 from tests.condor_site import RunningSite, running
 from tests.htcondor.element import Element, element
 
@@ -26,13 +27,7 @@ CORE = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    here = Path(__file__).parent
-    for item in items:
-        if here not in item.path.parents:
-            continue
-        item.add_marker(pytest.mark.htcondor)
-        if item.name.partition("[")[0] in CORE.get(item.path.name, ()):
-            item.add_marker(pytest.mark.core)
+    core.mark(items, Path(__file__).parent, pytest.mark.htcondor, CORE)
 
 
 @pytest.fixture(scope="session")
