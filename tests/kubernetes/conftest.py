@@ -47,10 +47,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture
+def namespace(cluster: Cluster) -> Iterator[str]:
+    """One as the docs have it; modules that want another have their own."""
+    name = cluster.namespace()
+    yield name
+    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
 def submitter(
     nats: NatsServer, centre: Centre, cluster: Cluster, namespace: str, tmp_path: Path
 ) -> Iterator[Submitter]:
-    """The one of a pool in the namespace that the test's module makes."""
+    """The one of a pool in the test's namespace."""
     one = Submitter(nats, tmp_path, **cluster.pool(namespace)).until_ready(centre)
     yield one
     one.stop(signal.SIGKILL)

@@ -70,13 +70,6 @@ def push(archive: Path, image: str) -> str:
     return image
 
 
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    name = cluster.namespace()
-    yield name
-    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
-
-
 def login(name: str, image: str, password: str = PASSWORD) -> dict[str, Any]:
     auth = base64.b64encode(f"{USER}:{password}".encode()).decode()
     document = json.dumps({"auths": {image.partition("/")[0]: {"auth": auth}}})

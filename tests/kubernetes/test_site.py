@@ -22,13 +22,6 @@ NODES = REPO / "docs" / "examples" / "kubernetes-pool-nodes.yaml"
 TAINT = "dedicated=batch:NoSchedule"
 
 
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    name = cluster.namespace()
-    yield name
-    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
-
-
 def has(**kubernetes: Any) -> BuildConfig:
     return replace(CONFIG, kubernetes=Kubernetes(**kubernetes))
 

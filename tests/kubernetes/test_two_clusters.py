@@ -33,13 +33,6 @@ def first() -> Iterator[KueueBed]:
         yield bed
 
 
-@pytest.fixture
-def namespace(cluster: Cluster) -> Iterator[str]:
-    name = cluster.namespace()
-    yield name
-    cluster.bed.kubectl("delete", "namespace", name, "--wait=false")
-
-
 def job_with_token(token: str, authority: str, script: str) -> Job:
     """The job of a pod that has its service account's token, as interLink sends it."""
     mounts = [{"name": VOLUME, "mountPath": THERE, "readOnly": True}]
