@@ -5,6 +5,7 @@ Everything that comes in is checked here; what is refused is answered with the r
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Mapping
 from typing import Any, Callable, Union
@@ -78,6 +79,7 @@ class Agent:
         await self._deletes.drain()
         await self.keeper.stop()
         await self.announcer.stop()
+        await asyncio.to_thread(self._site.journal.close)
 
     # --- requests that change or tell something -------------------------------------------------
 

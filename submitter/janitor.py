@@ -43,6 +43,7 @@ class Janitor:
 
     def _tidy(self, orphans: list[str]) -> None:
         journal = self._site.journal
+        journal.tidy()
         now = time.time()
         for path, age in _ages(journal.incoming, now):
             if age > RUBBISH_AFTER_S:
@@ -51,7 +52,7 @@ class Janitor:
             if age > RUBBISH_AFTER_S and parse_name(os.path.basename(path)) is None:
                 _remove(path)
         for path, age in _ages(journal.deleted, now):
-            kept = os.path.exists(journal.of(os.path.basename(path)))
+            kept = journal.has(os.path.basename(path))
             if age > self._site.pool.timing.keep_deleted_s and not kept:
                 _remove(path)
         if orphans:

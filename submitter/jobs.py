@@ -73,6 +73,7 @@ class Keeper:
             ("poll", self._poll, self._polling.pause),
             ("remove", self._removal.step, lambda: 1.0 if self._table.buried else timing.poll_s),
             ("tidy", self._janitor.step, lambda: self._janitor.pause_s),
+            ("clear", self._clear, lambda: timing.spool_s),
         )
         for name, step, pause in loops:
             self._wakes[name] = asyncio.Event()
@@ -112,6 +113,12 @@ class Keeper:
         for name in names:
             if name in self._wakes:
                 self._wakes[name].set()
+
+    async def _clear(self) -> None:
+        """Secrets are nowhere but in a job's directory, once it has one."""
+        journal = self.site.journal
+        if journal.accepted.has_settled:
+            await asyncio.to_thread(journal.tidy)
 
     # --- what comes in ------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """A pool's directory: what a site knows of its jobs, on disk, so that any process may die any time.
 
+    accepted/             jobs as they came, until each has a directory: see accepted.py
     jobs/<job>/           one job, for as long as its pod is there (mode 0700, files 0600)
         job.sh, ...       as sent: see docs/job-script.md
         request.json      the job without its script and files
@@ -16,7 +17,6 @@ What counts is written beside and renamed. A pool's directory may be shared by s
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import json
 import os
@@ -24,13 +24,16 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Optional, Union
 
+from submitter.accepted import Accepted
+from submitter.disk import sync_below
+from submitter.errors import SubmitRefused
 from submitter.locks import locked
 from templates.errors import WireError, one_line
 from templates.job import Job
-from templates.job_directory import write_file, write_job
+from templates.job_directory import REQUEST, misplaced, write_file, write_job
 from templates.messages import (
     DELETED,
     MALFORMED,
@@ -44,10 +47,9 @@ from templates.messages import (
 JOURNALED = "journaled"
 KNOWN = "known"
 
-FOLDERS = ("jobs", "deleted", "spool", "incoming")
+FOLDERS = ("jobs", "deleted", "spool", "incoming", "accepted")
 _SCRIPT = b"job.sh"  # stands for the script where only its file has it
 _SENT_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EINVAL)
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY)
 
 Outcome = Union[str, Refusal]
 
@@ -65,9 +67,10 @@ class Journal:
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.jobs, self.deleted, self.spool, self.incoming = (
+        self.jobs, self.deleted, self.spool, self.incoming, accepted = (
             f"{directory}/{name}" for name in FOLDERS
         )
+        self.accepted = Accepted(accepted)
 
     def prepare(self) -> None:
         """Make the folders; raises ``OSError``."""
@@ -82,64 +85,76 @@ class Journal:
     # --- taking jobs in -------------------------------------------------------------------------
 
     def store(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Journal all of them with one wait for the disk: what is answered survives a power cut."""
-        drafts = [f"{self.incoming}/{job.name}.{uuid.uuid4().hex}" for job in jobs]
-        outcomes = [self._draft(job, draft) for job, draft in zip(jobs, drafts)]
+        """Accept all of them with one wait for the disk: what is answered survives a power cut."""
+        fresh: dict[str, Job] = {}
+        outcomes: list[Outcome] = []
         try:
-            if JOURNALED in outcomes:
-                self._sync()
-            outcomes = [
-                self._publish(job.name, draft) if outcome == JOURNALED else outcome
-                for job, draft, outcome in zip(jobs, drafts, outcomes)
-            ]
-            if JOURNALED in outcomes:
-                _sync_folder(self.jobs)
+            self.accepted.look()
+            for job in jobs:
+                outcomes.append(KNOWN if job.name in fresh else self._judged(job))
+                if outcomes[-1] == JOURNALED:
+                    fresh[job.name] = job
+            if fresh:
+                self.accepted.append(list(fresh.values()), _now_ms())
         except OSError as error:
-            outcomes = [_unavailable(error) if was == JOURNALED else was for was in outcomes]
-        for draft, outcome in zip(drafts, outcomes):
-            if outcome != JOURNALED:
-                shutil.rmtree(draft, ignore_errors=True)
+            outcomes += [JOURNALED] * (len(jobs) - len(outcomes))
+            return [_unavailable(error) if was == JOURNALED else was for was in outcomes]
         return outcomes
 
-    def _draft(self, job: Job, draft: str) -> Outcome:
-        try:
-            refused = self._refused(job.name)
-            if refused is not None:
-                return refused
-            if os.path.exists(self.of(job.name)):
-                return KNOWN
-            write_job(job, draft)
-            write_file(f"{draft}/request.json", dump_request(job, _now_ms()))
-        except OSError as error:
-            if error.errno in _SENT_WRONG:
-                words = f"its files cannot be written: {error.strerror}"
-                return Refusal(MALFORMED, words, False)
-            return _unavailable(error)
+    def _judged(self, job: Job) -> Outcome:
+        if self.has_tombstone(job.name):
+            return Refusal(DELETED, "the pod's deletion came before its creation", False)
+        if self.has(job.name):
+            return KNOWN
+        wrong = misplaced([file.path for file in job.files])
+        if wrong:
+            return Refusal(MALFORMED, f"its files cannot be written: {wrong}", False)
         return JOURNALED
 
-    def _publish(self, name: str, draft: str) -> Outcome:
-        try:
-            os.rename(draft, self.of(name))
-        except OSError as error:
-            return KNOWN if error.errno in _TAKEN else _unavailable(error)
-        # Its deletion may have come meanwhile, to another submitter: nobody submits it then.
-        return self._refused(name) or JOURNALED
+    def has(self, name: str) -> bool:
+        """Whether the job is there, with a directory or without."""
+        return name in self.accepted or os.path.exists(self.of(name))
 
-    def _refused(self, name: str) -> Optional[Refusal]:
-        if os.path.exists(f"{self.deleted}/{name}"):
-            return Refusal(DELETED, "the pod's deletion came before its creation", False)
-        return None
+    def has_tombstone(self, name: str) -> bool:
+        """Whether its end was asked for."""
+        return os.path.exists(f"{self.deleted}/{name}")
 
-    def _sync(self) -> None:
-        """All that was written below the pool's directory is on disk."""
-        descriptor = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
+    def unpack(self, name: str) -> None:
+        """Give a job its directory, if it still has none.
+
+        Several submitters may be at it: one of them makes it. Raises ``OSError``, and
+        ``SubmitRefused`` where this file system cannot hold such a job.
+        """
+        if name not in self.accepted:
+            return
+        found = None if os.path.exists(self.of(name)) else self.accepted.read(name)
+        if found is not None:
+            self._make(*found)
+        self.accepted.settle(name)
+        if found is not None and self.has_tombstone(name):
+            self.remove(name)  # its deletion came meanwhile, and found no directory
+
+    def _make(self, job: Job, accepted_ms: int) -> None:
+        draft = f"{self.incoming}/{job.name}.{uuid.uuid4().hex}"
         try:
-            if _syncfs is None:
-                os.sync()
-            elif _syncfs(descriptor) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            _write_draft(job, accepted_ms, draft)
+            with suppress(FileExistsError):  # another submitter was quicker
+                _rename(draft, self.of(job.name))
         finally:
-            os.close(descriptor)
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def withdraw(self, name: str) -> None:
+        """A job that is to end has no directory, and gets none."""
+        self.accepted.settle(name)
+
+    def tidy(self) -> None:
+        """Leave nothing of what jobs looked like before they had a directory."""
+        self.accepted.tidy(lambda: sync_below(self.directory))
+
+    def close(self) -> None:
+        """Leave accepted jobs to who takes over; raises ``OSError``."""
+        self.tidy()
+        self.accepted.close()
 
     # --- deletions ------------------------------------------------------------------------------
 
@@ -150,11 +165,11 @@ class Journal:
             stone = Tombstone(_now_ms(), wish.grace_period_s, lost)
             try:
                 self.write(f"{self.deleted}/{wish.job}", json.dumps(stone._asdict()).encode())
-                outcomes.append(os.path.exists(self.of(wish.job)))
+                outcomes.append(self.has(wish.job))
             except OSError as error:
                 outcomes.append(_unavailable(error))
         try:
-            self._sync()
+            sync_below(self.directory)
         except OSError as error:
             return [_unavailable(error)] * len(wishes)
         return outcomes
@@ -172,6 +187,7 @@ class Journal:
 
     def remove(self, job: str) -> None:
         """Remove a job's directory: out of sight first, so that nobody finds half of it."""
+        self.accepted.settle(job)
         grave = f"{self.incoming}/{job}.{uuid.uuid4().hex}"
         try:
             os.rename(self.of(job), grave)
@@ -214,6 +230,27 @@ class Journal:
         shutil.rmtree(f"{self.of(job)}/secret", ignore_errors=True)
 
 
+def _write_draft(job: Job, accepted_ms: int, draft: str) -> None:
+    try:
+        write_job(job, draft)
+        write_file(f"{draft}/{REQUEST}", dump_request(job, accepted_ms))
+    except OSError as error:
+        if error.errno in _SENT_WRONG:
+            words = f"its files cannot be written: {error.strerror}"
+            raise SubmitRefused(words) from None
+        raise
+
+
+def _rename(draft: str, folder: str) -> None:
+    """Raises ``FileExistsError`` where there is such a folder."""
+    try:
+        os.rename(draft, folder)
+    except OSError as error:
+        if error.errno == errno.ENOTEMPTY:
+            raise FileExistsError(error.errno, error.strerror) from None
+        raise
+
+
 def dump_request(job: Job, accepted_ms: int) -> bytes:
     """request.json: the job without its script and files."""
     slim = describe(job._replace(files=()))
@@ -251,16 +288,5 @@ def _unavailable(error: OSError) -> Refusal:
     return Refusal(UNAVAILABLE, one_line(words), True)
 
 
-def _sync_folder(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _now_ms() -> int:
     return int(time.time() * 1000)
-
-
-_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)

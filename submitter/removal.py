@@ -72,6 +72,7 @@ class Removal:
                     self._site.journal.remove(name)
                 return native
         except (FileNotFoundError, NotADirectoryError):
+            self._site.journal.withdraw(name)
             return None
 
     async def _cancel(self, entries: list[Entry]) -> None:

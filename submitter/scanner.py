@@ -16,12 +16,14 @@ from submitter.journal import Journal, Tombstone, load_request, read
 from submitter.spool import Spool
 from submitter.table import Found
 from templates.errors import WireError
+from templates.job_directory import REQUEST
 from templates.results import Record, parse_lines
 
 logger = logging.getLogger(__name__)
 
 _TRUSTED_AFTER_S = 2.0  # a folder may change twice within one tick of its clock
 _LOOK_AGAIN_S = 60.0  # shared file systems may be slow to tell
+_SURELY_SEEN_S = 2 * _LOOK_AGAIN_S
 
 
 class Sight(NamedTuple):
@@ -67,6 +69,8 @@ class Scanner:
         self._deleted = Folder(journal.deleted)
         self._known_stones: set[str] = set()
         self._unreadable: set[str] = set()
+        self._absent: dict[str, float] = {}  # since when, where no directory was ever seen
+        self._directories: set[str] = set()
 
     def look(self, known: frozenset[str]) -> Sight:
         """Everything that is new, given the names of the jobs that are known."""
@@ -78,13 +82,27 @@ class Scanner:
             raise
 
     def _look(self, known: frozenset[str]) -> Sight:
-        found: list[Found] = []
+        accepted = self._journal.accepted
+        accepted.look()
+        in_order = accepted.names()  # before the directories: a job goes from here to there
+        names, waiting = self._jobs.names(), set(in_order)
+        others = (names or set()) - waiting - known
+        found = self._load([*(name for name in in_order if name not in known), *others])
         vanished: dict[str, Optional[Tombstone]] = {}
-        names = self._jobs.names()
         if names is not None:
-            found = self._load(names - known)
-            vanished = {name: self._journal.tombstone(name) for name in known - names}
+            for name in waiting & names:
+                accepted.settle(name)
+            gone = self._gone({*known} - names - waiting)
+            vanished = {name: self._journal.tombstone(name) for name in gone}
+            self._directories = names
         return Sight(found, vanished, self._stones(known), self._spool.look())
+
+    def _gone(self, absent: set[str]) -> set[str]:
+        """Those whose directory was there; of others its making may not have been seen yet."""
+        now = time.monotonic()
+        self._absent = {name: self._absent.get(name, now) for name in absent}
+        late = {name for name, since in self._absent.items() if now - since > _SURELY_SEEN_S}
+        return absent & self._directories | late
 
     def _stones(self, known: frozenset[str]) -> dict[str, Tombstone]:
         names = self._deleted.names()
@@ -133,15 +151,24 @@ def load(journal: Journal, name: str) -> Optional[Found]:
         ended_s = os.stat(f"{folder}/final").st_mtime
         native = _native_in(final)
         return Found(name, None, native=native, final=final, ended_s=ended_s, stone=stone)
-    request = read(f"{folder}/request.json")
+    request = read(f"{folder}/{REQUEST}")
     if request is None:
-        return None
+        return _waiting(journal, name, stone)
     job, accepted_ms = load_request(request)
     if job.name != name:
         raise WireError("request.json", "is another job's")
     native = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
     records = records_of(journal, name)
     return Found(name, job, accepted_ms, native, records, stone=stone)
+
+
+def _waiting(journal: Journal, name: str, stone: Optional[Tombstone]) -> Optional[Found]:
+    """A job that has no directory yet."""
+    accepted = journal.accepted.read(name)
+    if accepted is None:
+        return None
+    job, accepted_ms = accepted
+    return Found(name, job._replace(script="", files=()), accepted_ms, stone=stone)
 
 
 def _native_in(final: bytes) -> str:

@@ -71,6 +71,7 @@ class Submission:
     def attempt(self, job: Job) -> Attempt:
         """Submit one job, or find out what has become of it."""
         try:
+            self._journal.unpack(job.name)
             with self._journal.lock(job.name) as mine:
                 if not mine:
                     return Attempt(job.name, BUSY)
@@ -80,6 +81,8 @@ class Submission:
                 if native is not None:
                     return Attempt(job.name, SUBMITTED, native=native)
                 return self._submit(job)
+        except SubmitRefused as refused:
+            return Attempt(job.name, REFUSED, str(refused))
         except (FileNotFoundError, NotADirectoryError):
             return Attempt(job.name, MISSING)
         except OSError as error:
@@ -156,7 +159,5 @@ class Submission:
         except NoRoom as full:
             os.unlink(f"{folder}/submitting")
             return Attempt(job.name, WAITS, str(full))
-        except SubmitRefused as refused:
-            return Attempt(job.name, REFUSED, str(refused))
         self._journal.write(f"{folder}/native", native.encode())
         return Attempt(job.name, SUBMITTED, native=native)

@@ -20,7 +20,7 @@ from templates.manifests import read_manifests
 from templates.results import JobState, fold, parse_lines
 from templates.states import ENDED
 from tests.condor_site import USER, USER_ID, RunningSite
-from tests.submitter.rig import PATIENCE_S, eventually, manifest_of
+from tests.submitter.rig import PATIENCE_S, eventually, manifest_of, placed
 
 WAIT = "while :; do sleep 0.2; done"
 
@@ -56,7 +56,7 @@ class Bench:
         job = build(read_manifests([("pod.json", manifest_of(script, **more))]), self.config)
         annotations = {f"condor/{name}": value for name, value in (says or {}).items()}
         job = job._replace(annotations=annotations)
-        self.journal.store([job])
+        placed(self.journal, job)
         self.hand_over()
         return job
 

@@ -18,7 +18,7 @@ from templates.states import QUEUED
 from templates.volumes import File
 from tests.condor_site import RunningSite
 from tests.htcondor.bench import WAIT, Bench, schedd_with
-from tests.submitter.rig import eventually
+from tests.submitter.rig import eventually, placed
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def test_secrets_are_nobody_elses_and_do_not_stay(bench: Bench) -> None:
     job = bench.journaled(f"for key in {there}; do stat -c %a $key; cat $key; done; sleep 1")
     job = job._replace(files=(*job.files, File("secret/key", b"hush\n", 0o600, True)))
     bench.journal.remove(job.name)
-    bench.journal.store([job])
+    placed(bench.journal, job)
     bench.hand_over()
     ticket = bench.hand_in(job)
     directory = Path(ticket.directory)

@@ -22,7 +22,7 @@ from templates.manifests import read_manifests
 from templates.results import JobState, fold, parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.slurm_site import USER, USER_ID, SlurmSite
-from tests.submitter.rig import eventually, job_of
+from tests.submitter.rig import eventually, job_of, placed
 
 pytestmark = pytest.mark.slurm
 
@@ -58,7 +58,7 @@ class Bench:
         if self.config.script.rerun:
             pod = _rebuilt(script, self.config)
         job = pod._replace(annotations={"flags": flags} if flags else {})
-        self.journal.store([job])
+        placed(self.journal, job)
         self._hand_over(Path(self.journal.of(job.name)))
         return job
 

@@ -16,6 +16,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
+from submitter.journal import JOURNALED, Journal
 from templates import messages, publications, subjects, wire
 from templates.asking import Unanswered
 from templates.build_config import BuildConfig, Runtime
@@ -77,6 +78,13 @@ def job_of(
     job = build(parsed, BuildConfig(runtime=Runtime(name="host")))
     assert job.name == job_name(name, job.uid)
     return job
+
+
+def placed(journal: Journal, *jobs: Job) -> None:
+    """They are accepted, and each has its directory."""
+    assert journal.store(jobs) == [JOURNALED] * len(jobs)
+    for job in jobs:
+        journal.unpack(job.name)
 
 
 class Centre:

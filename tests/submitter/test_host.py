@@ -27,7 +27,7 @@ from templates.job import Job
 from templates.settings_keys import keys
 from templates.states import ENDED, STARTED
 from tests.processes import kill_left
-from tests.submitter.rig import REPO, eventually, job_of
+from tests.submitter.rig import REPO, eventually, job_of, placed
 from tests.test_docs import default_of
 
 
@@ -42,7 +42,7 @@ class Machine:
 
     def journaled(self, script: str = "exit 0", **more: object) -> Job:
         job = job_of(script, **more)  # type: ignore[arg-type]
-        self.journal.store([job])
+        placed(self.journal, job)
         return job
 
     def start(self, job: Job) -> Ticket:

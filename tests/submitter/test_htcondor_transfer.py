@@ -18,7 +18,7 @@ from submitter.backends.htcondor_transfer import Arrivals, next_frame
 from submitter.journal import Journal
 from templates.results import fold, parse_lines
 from templates.volumes import File
-from tests.submitter.rig import eventually, job_of
+from tests.submitter.rig import eventually, job_of, placed
 
 
 def journal_of(folder: Path) -> Journal:
@@ -52,7 +52,7 @@ class There:
 def test_a_job_without_its_directory(tmp_path: Path) -> None:
     journal = journal_of(tmp_path)
     job = job_of("echo first; sleep 1.5; printf 'a\\0b'; exit 3")
-    journal.store([job])
+    placed(journal, job)
     there = There(tmp_path, journal, job.name)
     process = there.start()
     arrivals = Arrivals(journal)
@@ -83,7 +83,7 @@ def test_secrets_travel_with_their_modes_and_are_forgotten(tmp_path: Path) -> No
     journal = journal_of(tmp_path)
     job = job_of("exit 0")
     secret = File("secret/key", b"hush", 0o600, True)
-    journal.store([job._replace(files=(*job.files, secret))])
+    placed(journal, job._replace(files=(*job.files, secret)))
     there = There(tmp_path, journal, job.name)
     packed = there.directory / transfer.INPUT
     assert stat.S_IMODE(packed.stat().st_mode) == 0o600
@@ -100,7 +100,7 @@ def test_secrets_travel_with_their_modes_and_are_forgotten(tmp_path: Path) -> No
 def test_a_stop_is_passed_on(tmp_path: Path) -> None:
     journal = journal_of(tmp_path)
     job = job_of("trap 'echo told; exit 4' TERM; echo up; while :; do sleep 0.1; done")
-    journal.store([job])
+    placed(journal, job)
     there = There(tmp_path, journal, job.name)
     process = there.start()
     arrivals = Arrivals(journal)
@@ -159,7 +159,7 @@ def test_what_is_no_frame_is_passed_over(hostile: bytes) -> None:
 def test_the_same_frames_twice_and_links(tmp_path: Path) -> None:
     journal = journal_of(tmp_path)
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     directory = Path(journal.of(job.name))
     stream = directory / transfer.STREAM
     stream.write_bytes(frame("logs/main.0.log", 0, b"one") + frame("logs/main.0.log", 3, b"two"))
@@ -176,7 +176,7 @@ def test_the_same_frames_twice_and_links(tmp_path: Path) -> None:
 def test_records_of_another_job_are_not_spooled(tmp_path: Path) -> None:
     journal = journal_of(tmp_path)
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     line = b"interlink1 job=another-one run=1 stream=job n=1 at=1 state=started node=x ;\n"
     (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
     Arrivals(journal).unpack(job.name)
@@ -189,7 +189,7 @@ def test_another_submitter_drops_the_same_record(
     """Neither takes away what the other one is about to put there."""
     journal = journal_of(tmp_path)
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     line = f"interlink1 job={job.name} run=1 stream=job n=1 at=1 state=started node=x ;\n".encode()
     (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
     one, other = Arrivals(journal), Arrivals(journal)

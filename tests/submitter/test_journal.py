@@ -13,7 +13,7 @@ from submitter.journal import JOURNALED, KNOWN, Journal, load_request
 from templates.errors import WireError
 from templates.messages import DELETED, MALFORMED, UNAVAILABLE, Delete, Refusal
 from templates.volumes import File
-from tests.submitter.rig import job_of
+from tests.submitter.rig import job_of, placed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
@@ -35,6 +35,7 @@ def small(tmp_path: Path) -> Iterator[Journal]:
         made = Journal(str(folder / "pool"))
         made.prepare()
         yield made
+        made.accepted.close()
     finally:
         subprocess.run(["umount", folder], check=True)
 
@@ -46,7 +47,7 @@ def everything(journal: Journal) -> list[Path]:
 def test_a_journaled_job_is_all_there_and_private(journal: Journal) -> None:
     secret = File("secret/volumes/token/value", b"hidden", 0o400, True)
     job = job_of()._replace(files=(*job_of().files, secret))
-    assert journal.store([job]) == [JOURNALED]
+    placed(journal, job)
     folder = Path(journal.of(job.name))
     assert (folder / "job.sh").read_text() == job.script
     assert (folder / "secret/volumes/token/value").read_bytes() == b"hidden"
@@ -69,12 +70,14 @@ def test_of_many_at_once_each_gets_its_own_answer(journal: Journal) -> None:
     assert answers[1] == answers[4] == KNOWN
     refused = [answer.code for answer in answers if isinstance(answer, Refusal)]
     assert refused == [DELETED, MALFORMED]
+    for job in (good, again, late, bad):
+        journal.unpack(job.name)
     assert sorted(os.listdir(journal.jobs)) == sorted([good.name, again.name])
     assert os.listdir(journal.incoming) == []
 
 
 @pytest.mark.parametrize(
-    "path", ["request.json", "job.sh", "x" * 300, "secret/pod.sh/below", "/".join(["x" * 200] * 30)]
+    "path", ["request.json", "job.sh", "x" * 300, "job.sh/below", "/".join(["x" * 200] * 30)]
 )
 def test_files_that_cannot_be_written_are_the_senders_fault(journal: Journal, path: str) -> None:
     job = job_of()
@@ -92,8 +95,23 @@ def test_a_full_disk_refuses_and_leaves_nothing(small: Journal) -> None:
     assert isinstance(answer, Refusal)
     assert (answer.code, answer.retry) == (UNAVAILABLE, True)
     assert "No space left" in answer.message
+    small.tidy()
     assert everything(small) == []
     assert small.store([job_of()]) == [JOURNALED]
+
+
+@needs_root
+def test_a_disk_that_is_full_when_a_job_is_to_get_its_directory(small: Journal) -> None:
+    job = job_of()._replace(files=(File("volumes/big", b"x" * 40_000, 0o600, False),))
+    assert small.store([job]) == [JOURNALED]
+    hog = Path(small.directory, "hog")
+    hog.write_bytes(b"x" * 50_000)
+    with pytest.raises(OSError, match="No space left"):
+        small.unpack(job.name)
+    assert os.listdir(small.jobs) == os.listdir(small.incoming) == []
+    hog.unlink()
+    small.unpack(job.name)
+    assert Path(small.of(job.name), "volumes/big").read_bytes() == job.files[0].content
 
 
 @needs_root
@@ -114,7 +132,7 @@ def test_a_missing_directory_refuses(tmp_path: Path) -> None:
 
 def test_the_first_last_word_counts(journal: Journal) -> None:
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     assert journal.write_final(job.name, b"first") == b"first"
     assert journal.write_final(job.name, b"second") == b"first"
     assert os.listdir(journal.incoming) == []
@@ -135,7 +153,7 @@ def test_tombstones(journal: Journal) -> None:
 
 def test_a_job_is_locked_once(journal: Journal) -> None:
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     with journal.lock(job.name) as first, journal.lock(job.name) as second:
         assert (first, second) == (True, False)
     with journal.lock(job.name) as third:
@@ -144,10 +162,11 @@ def test_a_job_is_locked_once(journal: Journal) -> None:
 
 def test_a_removed_job_leaves_nothing(journal: Journal) -> None:
     job = job_of()
-    journal.store([job])
+    placed(journal, job)
     journal.remove(job.name)
     journal.remove(job.name)
-    assert everything(journal) == []
+    journal.tidy()
+    assert b"bash" not in b"".join(path.read_bytes() for path in everything(journal))
 
 
 @pytest.mark.parametrize("raw", [b"", b"{}", b"[]", b"null", b'{"v": 1, "name": 3}', b"\xff"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from templates.messages import LogEnd, Refusal
 from templates.states import QUEUED
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, job_of
+from tests.submitter.rig import Centre, eventually, job_of
 
 TIME = re.compile(rb"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.000000000Z ", re.MULTILINE)
 
@@ -128,6 +128,7 @@ def test_a_job_that_never_began_shows_what_it_said(
     centre.create(first)
     centre.create(second)
     script = submitter.directory / "jobs" / second.name / "job.sh"
+    eventually(script.exists, why="it is first in the queue")
     script.write_text("echo 'the node is on fire'; exit 9\n")
     centre.delete(first.name, grace=0)
     centre.ended(second.name)

@@ -21,7 +21,7 @@ from templates.messages import Delete
 from templates.results import parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.submitter.fakes import moody, site_of
-from tests.submitter.rig import PATIENCE_S, job_of
+from tests.submitter.rig import PATIENCE_S, job_of, placed
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def site(tmp_path: Path) -> Site:
 def entry(site: Site) -> Entry:
     """A job that was submitted."""
     job = job_of()
-    site.journal.store([job])
+    placed(site.journal, job)
     site.journal.write(f"{site.journal.of(job.name)}/native", b"17")
     return known(site, job.name)
 
@@ -250,7 +250,7 @@ FINISHED = "state=finished exit=0 message="
 def waiting_one(site: Site) -> Entry:
     """A job that stands in our queue, as far as this submitter knows."""
     job = job_of()
-    site.journal.store([job])
+    placed(site.journal, job)
     entry = known(site, job.name)
     entry.look(entry.outlook._replace(phase=QUEUED, reason="Queued", message="waits for its turn"))
     return entry

@@ -16,7 +16,7 @@ from templates.messages import Delete
 from templates.results import Record, parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.submitter.fakes import moody, site_of
-from tests.submitter.rig import job_of
+from tests.submitter.rig import job_of, placed
 
 WORDS = "the batch system ended the job on n1"
 RUN = 1795015701725
@@ -31,7 +31,7 @@ def site(tmp_path: Path) -> Site:
 def entry(site: Site) -> Entry:
     """A job that was told to end, and has."""
     job = job_of()
-    site.journal.store([job])
+    placed(site.journal, job)
     site.journal.write(f"{site.journal.of(job.name)}/native", b"17")
     found = load(site.journal, job.name)
     assert found is not None

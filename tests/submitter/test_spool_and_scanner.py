@@ -14,7 +14,7 @@ from submitter.site import Site
 from submitter.spool import Spool
 from templates.messages import Delete
 from tests.submitter.fakes import site_of
-from tests.submitter.rig import job_of
+from tests.submitter.rig import job_of, placed
 
 
 @pytest.fixture
@@ -71,11 +71,12 @@ def test_jobs_and_deletions_of_others_are_seen(site: Site) -> None:
     scanner = Scanner(site.journal)
     first, second = job_of(), job_of()
     assert scanner.look(frozenset()).found == []
-    site.journal.store([first])
-    site.journal.store([second])
+    site.journal.store([first, second])
     sight = scanner.look(frozenset())
     assert [found.name for found in sight.found] == [first.name, second.name]
     known = frozenset([first.name, second.name])
+    for name in known:
+        site.journal.unpack(name)
     assert scanner.look(known).found == []
     site.journal.bury([Delete(first.name, 4)])
     assert scanner.look(known).stones[first.name].grace_s == 4
@@ -122,7 +123,7 @@ def test_directories_that_are_none_of_ours(site: Site) -> None:
 def test_a_job_that_ended_before_its_number_was_known_is_ours_all_the_same(site: Site) -> None:
     job = job_of()
     site.journal.prepare()
-    assert site.journal.store([job]) == ["journaled"]
+    placed(site.journal, job)
     site.journal.write_final(job.name, b'{"phase":"ended"}')  # what is empty is left out
     found = load(site.journal, job.name)
     assert found is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -11,10 +12,12 @@ from submitter import submission
 from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
 from submitter.site import Site
 from submitter.submission import Attempt, Submission
+from templates import job_directory
 from templates.job import Job
 from templates.messages import Delete
+from templates.volumes import File
 from tests.submitter.fakes import moody, site_of
-from tests.submitter.rig import job_of
+from tests.submitter.rig import job_of, placed
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ def site(tmp_path: Path) -> Site:
 @pytest.fixture
 def job(site: Site) -> Job:
     made = job_of()
-    site.journal.store([made])
+    placed(site.journal, made)
     return made
 
 
@@ -97,6 +100,28 @@ def test_a_deleted_job_is_not_submitted(site: Site, job: Job) -> None:
     site.journal.bury([Delete(job.name, None)])
     assert attempt(site, job).outcome == submission.DELETED
     assert moody(site).taken == []
+
+
+def test_a_job_that_is_deleted_before_it_has_a_directory_gets_none(site: Site) -> None:
+    job = job_of()
+    site.journal.store([job])
+    site.journal.bury([Delete(job.name, None)])
+    assert attempt(site, job).outcome == submission.MISSING
+    assert moody(site).taken == os.listdir(site.journal.jobs) == []
+
+
+def test_a_file_system_that_cannot_hold_a_job_refuses_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of()
+    job = job._replace(files=(File("volumes/" + "x" * 300, b"", 0o600, False),))
+    monkeypatch.setattr(job_directory, "_LONGEST_NAME", 500)  # as another kernel's is
+    site.journal.store([job])
+    refused = Attempt(
+        job.name, submission.REFUSED, "its files cannot be written: File name too long"
+    )
+    assert attempt(site, job) == refused
+    assert os.listdir(site.journal.jobs) == os.listdir(site.journal.incoming) == []
 
 
 def test_a_job_that_another_submitter_has_is_left_alone(site: Site, job: Job) -> None:
