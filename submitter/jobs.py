@@ -153,7 +153,8 @@ class Keeper:
     async def _look(self) -> None:
         now = time.monotonic()
         slept, self._last_look = now - self._last_look > SLEPT_S, now
-        await self._take_in(await asyncio.to_thread(self._scanner.look, self._table.names()))
+        known, placed = self._table.names(), self._table.handed_over()
+        await self._take_in(await asyncio.to_thread(self._scanner.look, known, placed))
         if slept:
             live = [name for name, entry in self._table.live.items() if not entry.final]
             self._hear(await asyncio.to_thread(self._scanner.reread, live))

@@ -72,16 +72,19 @@ class Scanner:
         self._absent: dict[str, float] = {}  # since when, where no directory was ever seen
         self._directories: set[str] = set()
 
-    def look(self, known: frozenset[str]) -> Sight:
-        """Everything that is new, given the names of the jobs that are known."""
+    def look(self, known: frozenset[str], placed: frozenset[str] = frozenset()) -> Sight:
+        """Everything that is new, given the names of the jobs that are known.
+
+        Those in ``placed`` had a directory for certain.
+        """
         try:
-            return self._look(known)
+            return self._look(known, placed)
         except OSError:
             self._jobs.forget()
             self._deleted.forget()
             raise
 
-    def _look(self, known: frozenset[str]) -> Sight:
+    def _look(self, known: frozenset[str], placed: frozenset[str]) -> Sight:
         accepted = self._journal.accepted
         accepted.look()
         in_order = accepted.names()  # before the directories: a job goes from here to there
@@ -92,17 +95,17 @@ class Scanner:
         if names is not None:
             for name in waiting & names:
                 accepted.settle(name)
-            gone = self._gone({*known} - names - waiting)
+            gone = self._gone({*known} - names - waiting, self._directories | placed)
             vanished = {name: self._journal.tombstone(name) for name in gone}
             self._directories = names
         return Sight(found, vanished, self._stones(known), self._spool.look())
 
-    def _gone(self, absent: set[str]) -> set[str]:
-        """Those whose directory was there; of others its making may not have been seen yet."""
+    def _gone(self, absent: set[str], had_one: set[str]) -> set[str]:
+        """Those that had a directory; of others its making may not have been seen yet."""
         now = time.monotonic()
         self._absent = {name: self._absent.get(name, now) for name in absent}
         late = {name for name, since in self._absent.items() if now - since > _SURELY_SEEN_S}
-        return absent & self._directories | late
+        return absent & had_one | late
 
     def _stones(self, known: frozenset[str]) -> dict[str, Tombstone]:
         names = self._deleted.names()

@@ -167,6 +167,10 @@ class Table:
         """All names, at this moment."""
         return frozenset(self._entries)
 
+    def handed_over(self) -> frozenset[str]:
+        """The names of those that certainly had a directory."""
+        return frozenset(name for name, entry in self._entries.items() if entry.native)
+
     def add(self, found: Found) -> Optional[Entry]:
         """A job that is new here; None if it is not."""
         if found.name in self._entries:

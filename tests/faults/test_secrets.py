@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.lib.interlink import is_up
 from tests.system import System, request_of, running
 
 pytestmark = pytest.mark.faults
@@ -22,6 +23,7 @@ def test_secrets_are_nowhere_but_in_private_files(tmp_path: Path) -> None:
         # A crash in the middle, and a log of it, tell nothing either.
         system.kill("submitter0", signal.SIGABRT)
         system.kill("plugin", signal.SIGABRT)
+        system.until(lambda: not is_up("127.0.0.1", system.port), "its worker has ended, too")
         system.start("submitter0")
         system.start("plugin")
         system.wait_until_ready()

@@ -38,7 +38,7 @@ def test_a_full_disk_refuses_with_words_and_loses_nothing(small_disk: Path) -> N
         filler = system.site / "filler"
         subprocess.run(["dd", "if=/dev/zero", f"of={filler}"], capture_output=True, check=False)
         with pytest.raises(Answer) as refused:
-            system.run("true")
+            system.run(f"true # {'x' * 100_000}")  # what ends meanwhile leaves less
         assert "no space" in refused.value.text.lower()
         assert list((system.site / POOL / "incoming").iterdir()) == []
         filler.unlink()

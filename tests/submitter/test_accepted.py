@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -180,6 +181,15 @@ def test_on_the_way_to_its_directory_no_job_vanishes(folder: Path, journal: Jour
     assert (sight.found, sight.vanished) == ([], {})
     journal.withdraw(other.name)
     assert scanner.look(known).vanished == {}, "its removal is under way"
+
+
+def test_a_directory_that_is_removed_before_it_was_seen_is_missed(journal: Journal) -> None:
+    scanner, job = Scanner(journal), job_of()
+    placed(journal, job)
+    shutil.rmtree(journal.of(job.name))
+    known = frozenset([job.name])
+    assert scanner.look(known).vanished == {}
+    assert scanner.look(known, known).vanished == {job.name: None}
 
 
 @pytest.mark.parametrize("cut", [1, 30, 200])
