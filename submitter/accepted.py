@@ -30,7 +30,8 @@ from templates.messages import describe, read_job
 
 logger = logging.getLogger(__name__)
 
-LARGEST_FILE = 8 * 1024 * 1024  # a record more may follow; then the next file begins
+LARGEST_FILE = 64 * 1024 * 1024  # a record more may follow; then the next file begins
+LARGEST_EMPTY_FILE = 1024 * 1024  # one with nothing but settled records goes when it is larger
 
 _HEADER = re.compile(rb"job (\d{12}) ([0-9a-f]{8})\n")  # the size of the body, its CRC-32
 _HEADER_SIZE = 26
@@ -65,6 +66,11 @@ class _File:
     def is_ours(self) -> bool:
         """Whether we hold it."""
         return self.descriptor >= 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing in it is needed, nor to be overwritten."""
+        return not self.open and not self.settled
 
     def take_in(self, descriptor: int) -> None:
         """Read the records that were appended since."""
@@ -200,8 +206,9 @@ class Accepted:
         """Take in what others have appended; raises ``OSError``."""
         with self._lock:
             names = set(os.listdir(self._folder))
-            for name in names:
-                file = self._files.setdefault(name, _File(f"{self._folder}/{name}"))
+            for name in names - self._files.keys():
+                self._files[name] = _File(f"{self._folder}/{name}")
+            for file in self._files.values():
                 if not file.is_ours:
                     with contextlib.suppress(FileNotFoundError), _opened(file.path) as descriptor:
                         file.take_in(descriptor)
@@ -257,20 +264,21 @@ class Accepted:
             settled = {name: list(file.settled) for name, file in ours.items() if file.settled}
         if settled:
             sync()
-        with self._lock:
+        with self._appending, self._lock:
             for name, file in ours.items():
                 if not file.is_ours:
                     continue  # it was removed by somebody meanwhile
                 file.overwrite(settled.get(name, ()))
-                if not file.open and not file.settled and file is not self._current:
+                if file.is_empty and (file is not self._current or file.size > LARGEST_EMPTY_FILE):
                     file.remove()
                     self._files.pop(name, None)
+                    self._current = None if file is self._current else self._current
 
     def close(self) -> None:
         """Let go of all files; one in which nothing is left goes."""
         with self._appending, self._lock:
             for file in self._files.values():
-                if file.is_ours and not file.open and not file.settled:
+                if file.is_ours and file.is_empty:
                     file.remove()
                 file.close()
             self._files.clear()

@@ -16,7 +16,7 @@ from submitter.journal import Tombstone
 from templates.job import Job
 from templates.publications import dump_status
 from templates.results import JobState, Record, fold
-from templates.states import ENDED, Identity, JobStatus, Outlook, is_over, status_of
+from templates.states import ENDED, Identity, JobStatus, Outlook, accepted, is_over, status_of
 
 
 class Found(NamedTuple):
@@ -108,6 +108,8 @@ class Entry:
         if job is None:
             raise ValueError(f"{self.name} has no status but its last one")
         identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
+        if not self.records and self.outlook._replace(starts_again=False) == _NOTHING_YET:
+            return accepted(identity)
         return status_of(identity, self.outlook, self.said, len(self.records))
 
     @property
@@ -132,6 +134,7 @@ class Entry:
         self.outlook = _OVER
 
 
+_NOTHING_YET = Outlook()
 _OVER = Outlook(ENDED)
 _NOTHING = JobState()
 _NO_RECORDS: dict[tuple[int, str, int], Record] = {}

@@ -81,7 +81,12 @@ def test_jobs_share_a_file_until_it_is_large(
     assert len(journal.accepted.names()) == 4
     journal.unpack(last.name)
     journal.tidy()
-    assert len(files(folder)) == 2, "the newest is still appended to"
+    assert len(files(folder)) == 2, "the newest is appended to once more"
+    monkeypatch.setattr(accepted, "LARGEST_EMPTY_FILE", 10)
+    journal.tidy()
+    assert len(files(folder)) == 1
+    journal.store([job_of()])
+    assert len(files(folder)) == 2
 
 
 def test_what_is_settled_leaves_nothing_secret(folder: Path, journal: Journal) -> None:
