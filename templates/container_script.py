@@ -150,17 +150,18 @@ def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
     if cpu and site.config.runtime.name == "podman":
         needs.add("cpus")
         lines.append(f"cpus={cpu / 1000:g}")
-    lines += _runtime_facts(container, site.config)
+    lines += _runtime_facts(container, site.config, needs)
     flags = site.annotations.mpi_flags
     if flags is not None and container.kind == MAIN:
         lines.append(f'launcher=(mpiexec -np "${{SLURM_NTASKS:-1}}" {words(flags)})')
     return lines
 
 
-def _runtime_facts(container: Container, config: BuildConfig) -> list[str]:
+def _runtime_facts(container: Container, config: BuildConfig, needs: set[str]) -> list[str]:
     lines = []
     gpu = _gpu(container, config)
     if gpu:
+        needs.add("gpus")
         lines.append(f"gpu={gpu}")
     security = container.security
     if security.read_only_root or not config.apptainer.writable_tmpfs:
@@ -168,6 +169,7 @@ def _runtime_facts(container: Container, config: BuildConfig) -> list[str]:
     if config.runtime.name != "podman":
         return lines
     if security.run_as_user is not None:
+        needs.add("users")
         group = "" if security.run_as_group is None else f":{security.run_as_group}"
         lines.append(f"user={security.run_as_user}{group}")
     flags = [f"--cap-drop={name}" for name in security.drop_capabilities]

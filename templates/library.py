@@ -25,7 +25,7 @@ NEEDS = (
     *("empty_dirs", "memory_dirs", "binds", "workdirs"),
     *("sub_paths", "nested", "host_paths", "places", "archives", "always", "login"),
     *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
-    *("own_network", "pod", "cpus"),  # of podman only
+    *("gpus", "users", "own_network", "pod", "cpus"),  # the last four of podman only
 )
 
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
