@@ -115,6 +115,7 @@ def library(site: SiteFacts, needs: frozenset[str]) -> str:
     facts = {
         **site._asdict(),
         **{name: name in needs for name in NEEDS},
+        "together": not needs & {"sidecars", "restarts", "footer", "tunnel"},
         "prefix": "SINGULARITY" if site.runtime == "singularity" else "APPTAINER",
         "odd_always": " | ".join(_ODD_ALWAYS),
         "odd_unprefixed": " | ".join(_ODD_UNPREFIXED + _ODD_FOR_HELPERS),

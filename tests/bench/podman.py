@@ -1,7 +1,8 @@
 """A hello pod on a podman host, from its create to its end, against a bare ``podman run``.
 
 Both sides run in turns on the same host with the same image and network; the median of each counts.
-A pod's time is from the message at the submitter to the end that its script has recorded. Nobody
+A pod's time is from the message at the submitter to the end that its script has recorded. That is
+before podman has cleaned up after the container, which ``podman run`` does before it ends. Nobody
 asks how it is doing meanwhile: its end is heard, as a plugin hears it; and the other side's turn
 comes when all is over that the submitter does after it.
 
