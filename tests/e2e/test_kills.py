@@ -30,8 +30,12 @@ DATA = "/home/alice/data"
 FAILS = 41
 STUCK_S = 240  # longer than any time-out of any program
 # Why a pod may have failed that its job did not end itself: a controller of Slurm's that is killed
-# forgets its last jobs and gives their numbers again; interLink has lost a create.
-NOT_OURS = re.compile(r"without a record of its end: Slurm: CANCELLED|nothing was submitted")
+# forgets its last jobs, and gives their numbers again or has them aborted (docs/slurm.md); or
+# interLink has lost a create.
+NOT_OURS = re.compile(
+    r"without a record of its end: Slurm: CANCELLED|vanished from the batch system at \S+: no end"
+    r"|nothing was submitted"
+)
 # After which a person starts the virtual kubelet anew, and how often: see docs/limits.md.
 FORGOTTEN_S = 40
 NEW_STARTS = 12

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.crowd import Crowd
-from tests.system import System, running
+from tests.system import POOL, System, running
 
 pytestmark = pytest.mark.faults
 JOBS = 500
@@ -34,9 +34,13 @@ def kill_and_restart(system: System, name: str, chance: random.Random) -> None:
     system.start(name)
 
 
+def _holds_scripts(folder: Path) -> bool:
+    return any(b"run_pod" in file.read_bytes() for file in folder.iterdir())
+
+
 def test_random_kills_of_everything(tmp_path: Path) -> None:
     chance = random.Random()
-    options = {"cpu": "64", "memory": "64Gi"}
+    options = {"cpu": "64", "memory": "64Gi", "pods": "8"}  # most wait as records of a file
     with running(
         tmp_path, submitters=2, workers=2, redis=True, pool={"resources": options}
     ) as system:
@@ -74,3 +78,5 @@ def test_random_kills_of_everything(tmp_path: Path) -> None:
         assert set(killed) == set(VICTIMS)
         crowd.finish(threads)
         crowd.check_logs()
+        accepted = system.site / POOL / "accepted"
+        system.until(lambda: not _holds_scripts(accepted), "what was accepted is overwritten")
