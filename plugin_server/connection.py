@@ -20,10 +20,10 @@ from gunicorn.http import wsgi
 
 from plugin_server import api
 from plugin_server.framing import request_end, waits_for_permission
+from plugin_server.heads import Environment, Heads, named
 
 logger = logging.getLogger(__name__)
 
-Environment = dict[str, Any]
 Application = Callable[[Environment, Any], Iterable[bytes]]
 
 AT_ONCE = 256 * 1024  # bytes read at once
@@ -37,6 +37,7 @@ class Host(NamedTuple):
 
     app: Flask
     config: Any  # gunicorn's
+    heads: Heads
     loop: asyncio.AbstractEventLoop
     is_alive: Callable[[], bool]
     failed: Callable[[Any, Any, Any, Exception], None]  # says what is wrong with a request
@@ -157,11 +158,18 @@ class Connection:
     def _serve(self, raw: bytes) -> None:
         outbox, request = Outbox(), None
         try:
-            request = next(http.RequestParser(self._host.config, iter((raw,)), self._peer))
-            if request.path not in api.NEVER_BLOCK:
-                self._lend(request)
-                return
-            environ = self._environment(request, outbox)
+            head = named(raw, self._peer, self._server)
+            known = head and self._host.heads.find(head, self._peer, outbox)
+            if known:
+                request, environ = known
+            else:
+                request = next(http.RequestParser(self._host.config, iter((raw,)), self._peer))
+                if request.path not in api.NEVER_BLOCK:
+                    self._lend(request)
+                    return
+                environ = self._environment(request, outbox)
+                if head is not None:
+                    self._host.heads.keep(head, request, environ)
             later = environ[api.LATER] = []
             keep = self._say(self._host.app, environ, request, outbox)
         except Exception as error:  # noqa: BLE001 (told to this client, and logged if unforeseen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Union
+from typing import NamedTuple, Optional, Union
 
 LONGEST_HEAD = 64 * 1024  # gunicorn refuses much shorter ones
 
@@ -12,7 +12,16 @@ Received = Union[bytes, bytearray]
 _END_OF_HEAD = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n", re.IGNORECASE)
 _CODED = re.compile(rb"\r\ntransfer-encoding:", re.IGNORECASE)
+_ABOUT_THE_BODY = re.compile(rb"content-length|transfer-encoding|expect", re.IGNORECASE)
 _WAITS = re.compile(rb"\r\nexpect:[ \t]*100-continue[ \t]*\r\n", re.IGNORECASE)
+
+
+class Length(NamedTuple):
+    """Where the length of a body stands, and where the body begins."""
+
+    start: int
+    end: int
+    start_of_body: int
 
 
 def request_end(received: Received) -> int:
@@ -27,6 +36,15 @@ def request_end(received: Received) -> int:
         return _end_of_chunks(received, start)
     length = _LENGTH.search(received, 0, start)
     return start + (int(length[1]) if length else 0)
+
+
+def known_length(received: Received) -> Optional[Length]:
+    """Of a request whose head says once, and in no other way, how long its body is; else None."""
+    start = _start_of_body(received)
+    length = _LENGTH.search(received, 0, start)
+    if length is None or len(_ABOUT_THE_BODY.findall(received, 0, start)) > 1:
+        return None
+    return Length(*length.span(1), start)
 
 
 def waits_for_permission(received: Received) -> bool:

@@ -21,6 +21,7 @@ from gunicorn.workers.base import Worker as BaseWorker
 
 from plugin_server.app import service_of
 from plugin_server.connection import Connection, Host
+from plugin_server.heads import Heads
 
 BEAT_S = 1.0  # between two signs of life
 SWEEP_S = 1.0
@@ -71,6 +72,7 @@ class Worker(BaseWorker):  # type: ignore[misc]
         self._host = Host(
             self.wsgi,
             self.cfg,
+            Heads(),
             self._loop,
             lambda: self.alive,
             self.handle_error,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from plugin_server.framing import LONGEST_HEAD, request_end, waits_for_permission
+from plugin_server.framing import LONGEST_HEAD, known_length, request_end, waits_for_permission
 
 HEAD = b"POST /create HTTP/1.1\r\nHost: x\r\n"
 PLAIN = HEAD + b"Content-Length: 5\r\n\r\nhello"
@@ -59,3 +59,12 @@ def test_a_client_may_want_to_be_told_to_go_on() -> None:
     assert not waits_for_permission(
         HEAD + b"Content-Length: 30\r\n\r\n\r\nExpect: 100-continue\r\n"
     )
+
+
+def test_a_length_is_known_where_it_is_said_once() -> None:
+    found = known_length(PLAIN)
+    assert found is not None
+    assert (PLAIN[found.start : found.end], PLAIN[found.start_of_body :]) == (b"5", b"hello")
+    assert known_length(CHUNKED) is known_length(WITHOUT_BODY) is None
+    for more in (b"Content-Length: 5", b"x: content-length", b"Expect: 100-continue"):
+        assert known_length(HEAD + more + b"\r\nContent-Length: 5\r\n\r\nhello") is None

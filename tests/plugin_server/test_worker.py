@@ -99,6 +99,41 @@ def test_a_body_in_chunks_is_a_body(server: Gunicorn) -> None:
     assert (code, json.loads(answer)["PodJID"]) == (200, job_of(raw))
 
 
+def test_the_same_head_again_says_the_same_of_another_body(server: Gunicorn) -> None:
+    pods = [pod(name="x" * length) for length in (3, 30, 3)]
+    for _ in range(2):
+        for close in (b"", b"Connection: close\r\n"):
+            with client(server) as connection:
+                for raw in pods:
+                    body = json.dumps(create_request(raw)).encode()
+                    length = b"content-length: %d\r\n" % len(body)
+                    connection.sendall(
+                        b"POST /create HTTP/1.1\r\nHost: x\r\n%b%b\r\n%b" % (length, close, body)
+                    )
+                    ((code, answer),) = answers(connection, 1)
+                    assert (code, json.loads(answer)["PodJID"]) == (200, job_of(raw))
+                    if close:
+                        assert is_closed(connection)
+                        break
+
+
+@pytest.mark.parametrize(
+    "more", [b"Content-Length: 3", b"Transfer-Encoding: chunked", b"content-length : 2"]
+)
+def test_a_head_that_says_twice_how_long_its_body_is_was_never_seen_before(
+    server: Gunicorn, more: bytes
+) -> None:
+    """Each time, and after the same head without that."""
+    for between in (b"", more + b"\r\n", b"", more + b"\r\n"):
+        with client(server) as connection:
+            head = b"GET /status HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+            body = b"2\r\n[]\r\n0\r\n\r\n" if b"chunked" in between else b"[]"
+            connection.sendall(head + between + b"\r\n" + body)
+            connection.shutdown(socket.SHUT_WR)
+            ((code, _),) = answers(connection, 1)
+            assert code == (400 if between else 200)
+
+
 def test_a_client_that_waits_to_be_told_to_go_on_is_told(server: Gunicorn) -> None:
     with client(server) as connection:
         connection.sendall(
