@@ -349,6 +349,7 @@ def _job(body: bytes) -> tuple[Job, int]:
         for size in described["sizes"]:
             contents.append(body[at : at + size])
             at += size
-        return read_job(described, contents), int(described["accepted_ms"])
+        script, *files = contents
+        return read_job(described, script, files), int(described["accepted_ms"])
     except (ValueError, KeyError, TypeError):
         raise WireError("accepted", "holds a job of another version") from None

@@ -264,7 +264,7 @@ def load_request(raw: bytes) -> tuple[Job, int]:
         accepted_ms = int(message["accepted_ms"])
     except (ValueError, KeyError, TypeError):
         raise WireError("request.json", "cannot be read") from None
-    return read_job(message, [_SCRIPT]), accepted_ms
+    return read_job(message, _SCRIPT, ()), accepted_ms
 
 
 def read(path: str) -> Optional[bytes]:

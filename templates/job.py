@@ -20,6 +20,8 @@ from templates.resources import Totals, totals
 from templates.shapes import has_shape, once
 from templates.volumes import File
 
+_FUNCTIONS = "\n# ---- Small tools ----\n"
+
 
 class Job(NamedTuple):
     """What a submitter needs to run a pod, and nothing of Kubernetes."""
@@ -64,6 +66,12 @@ class _Demand(NamedTuple):
     containers: tuple[tuple[str, str, str], ...]
     host_paths: tuple[str, ...]
     privileged: bool
+
+
+def halves(script: str) -> tuple[str, str]:
+    """What is the pod's own of a job.sh, and the functions, which many scripts have in common."""
+    at = script.find(_FUNCTIONS)
+    return (script[:at], script[at:]) if at > 0 else (script, "")
 
 
 def build(pod: Pod, config: BuildConfig) -> Job:

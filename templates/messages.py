@@ -21,7 +21,7 @@ from templates.fields import (
     text_map_at,
     texts_at,
 )
-from templates.job import Job
+from templates.job import Job, halves
 from templates.names import check_token, is_label, uid_of
 from templates.pod import MAIN
 from templates.states import KINDS
@@ -115,7 +115,7 @@ def create(jobs: Iterable[Job]) -> dict[str, Any]:
     attached: list[bytes] = []
     for job in jobs:
         described.append(describe(job))
-        attached.append(job.script.encode())
+        attached += [half.encode() for half in halves(job.script)]
         attached += [file.content for file in job.files]
     return {"jobs": described, ATTACHMENTS: attached}
 
@@ -127,13 +127,14 @@ def read_create(message: Mapping[str, Any]) -> list[Union[Job, WireError]]:
     attached = message.get(ATTACHMENTS)
     if type(attached) is not list or {*map(type, attached)} - {bytes}:
         raise WireError("create.attachments", "must be scripts and the contents of files")
-    counts = [1 + _number_of_files(entry) for entry in described]
+    counts = [2 + _number_of_files(entry) for entry in described]
     if not counts or sum(counts) != len(attached):
         raise WireError("create.attachments", "are not those of the jobs")
     jobs: list[Union[Job, WireError]] = []
     for entry, end, count in zip(described, accumulate(counts), counts):
         try:
-            jobs.append(read_job(entry, attached[end - count : end]))
+            own, functions, *contents = attached[end - count : end]
+            jobs.append(read_job(entry, own + functions, contents))
         except WireError as error:
             jobs.append(error)
     return jobs
@@ -157,10 +158,9 @@ def describe(job: Job) -> dict[str, Any]:
     return described
 
 
-def read_job(message: Mapping[str, Any], attached: Sequence[bytes]) -> Job:
+def read_job(message: Mapping[str, Any], script: bytes, contents: Sequence[bytes]) -> Job:
     """The job that was described, with its script and the contents of its files."""
     where = "create"
-    script, *contents = attached
     with reading():
         name = text_at(message, "name", where)
         if uid_of(name) != text_at(message, "uid", where):
@@ -197,7 +197,7 @@ def _read_script(content: bytes) -> str:
         raise WireError("create.script", "is not UTF-8 text") from None
 
 
-def _read_files(entries: list[Any], contents: list[bytes]) -> tuple[File, ...]:
+def _read_files(entries: list[Any], contents: Sequence[bytes]) -> tuple[File, ...]:
     if len(entries) != len(contents):
         raise WireError("create.files", "must be as many as the attachments behind the script")
     return tuple(map(_read_file, entries, contents))

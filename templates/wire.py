@@ -1,6 +1,7 @@
 """Messages as bytes: JSON with a version, compressed when large, announced in parts when larger.
 
-What is bytes itself, such as files, stands behind the JSON and a new line.
+What is bytes itself, such as files, stands behind the JSON and a new line; what many jobs have in
+common, once.
 
 Nothing that arrives is trusted: what cannot be read is a ``WireError`` with one line, and a small
 message cannot unfold into a huge one.
@@ -13,7 +14,6 @@ import json
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import accumulate
 from typing import Any, NamedTuple, Optional
 
 from templates.errors import PodRejected, WireError
@@ -22,6 +22,7 @@ from templates.json_text import dump_json, load_json
 
 VERSION = 1
 COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
+SENT_AGAIN = 256  # bytes of an attachment that is not worth looking for among the others
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
 MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more room than as JSON
 
@@ -52,8 +53,15 @@ def encode(message: Mapping[str, Any], *, compress: bool = True) -> bytes:
 
 def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) -> bytes:
     rest = {key: value for key, value in message.items() if key != ATTACHMENTS}
-    head = {"v": VERSION, _SIZES: list(map(len, attachments)), **rest}
-    return b"".join((dump_json(head), b"\n", *attachments))
+    sizes: list[int] = []
+    once: list[bytes] = []
+    first: dict[bytes, int] = {}
+    for number, content in enumerate(attachments):
+        before = first.setdefault(content, number) if len(content) > SENT_AGAIN else number
+        sizes.append(len(content) if before == number else -1 - before)
+        if before == number:
+            once.append(content)
+    return b"".join((dump_json({"v": VERSION, _SIZES: sizes, **rest}), b"\n", *once))
 
 
 def decode(raw: bytes) -> dict[str, Any]:
@@ -68,12 +76,21 @@ def decode(raw: bytes) -> dict[str, Any]:
 
 
 def _cut(attached: bytes, sizes: object) -> list[bytes]:
-    if type(sizes) is not list or not all(type(size) is int and size >= 0 for size in sizes):
+    """A negative size, -1 - n: it is the same as the nth."""
+    if type(sizes) is not list or not all(type(size) is int for size in sizes):
         raise WireError(f"message.{_SIZES}", "must be the sizes of the attachments")
-    if sum(sizes) != len(attached):
+    if sum([size for size in sizes if size > 0]) != len(attached):
         raise WireError(f"message.{_SIZES}", f"are not those of {len(attached)} bytes")
-    ends = list(accumulate(sizes))
-    return [attached[end - size : end] for end, size in zip(ends, sizes)]
+    found: list[bytes] = []
+    at = 0
+    for number, size in enumerate(sizes):
+        if size < -number:
+            raise WireError(f"message.{_SIZES}", "must name attachments that came before")
+        found.append(attached[at : at + size] if size >= 0 else found[-1 - size])
+        at += max(size, 0)
+    if sum(map(len, found)) > max(LARGEST, len(attached)):
+        raise WireError(f"message.{_SIZES}", f"must be of at most {LARGEST} bytes together")
+    return found
 
 
 def _head(raw: bytes) -> dict[str, Any]:

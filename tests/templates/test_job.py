@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import RUNTIMES, BuildConfig, Resources, Rules, Runtime
+from templates.build_config import KUBERNETES, RUNTIMES, BuildConfig, Resources, Rules, Runtime
 from templates.errors import PodRejected
-from templates.job import Job, build
+from templates.job import Job, build, halves
 from templates.manifests import read_manifests
 from templates.request import read_create_request
 from tests.bench.create_request import body
@@ -340,3 +340,13 @@ def test_singularity_gets_the_scripts_of_apptainer_under_its_own_name(name: str)
     both = 'APPTAINER_CONFIGDIR="$RUN/runtime"'
     also = f"{both} {both.replace('APPTAINER', 'SINGULARITY')}"
     assert new._replace(script=renamed.replace(both, also)) == old
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_the_functions_of_scripts_are_the_same_to_the_byte(runtime: str) -> None:
+    """So that they travel once in a message."""
+    config = BuildConfig(runtime=Runtime(name=runtime))
+    one, two = (job_of({"image": image}, config=config).script for image in ("one:1", "two:2"))
+    assert "".join(halves(one)) == one != two
+    assert halves(one)[1] == halves(two)[1]
+    assert len(halves(one)[1]) > len(halves(one)[0]) or runtime == KUBERNETES

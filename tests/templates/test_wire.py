@@ -174,6 +174,22 @@ def test_attachments_arrive_to_the_byte(attachments: list[bytes]) -> None:
     assert wire.decode(wire.encode(message)) == {"v": 1, **message}
 
 
+def test_what_is_attached_twice_travels_once() -> None:
+    large, small = b"x" * 1000, b"y"
+    attachments = [large, small, large, b"z" * 1000, small, large]
+    raw = wire.encode({"attachments": attachments})
+    assert raw.startswith(b'{"v":1,"sizes":[1000,1,-1,1000,1,-1]}\n')
+    assert raw.count(large) == 1
+    assert wire.decode(raw)["attachments"] == attachments
+
+
+def test_a_small_message_does_not_unfold_into_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = wire.encode({"attachments": [b"x" * 1000] * 10})
+    monkeypatch.setattr(wire, "LARGEST", 9_999)
+    with pytest.raises(WireError, match="at most 9999 bytes together"):
+        wire.decode(raw)
+
+
 def test_attachments_are_not_escaped() -> None:
     assert wire.encode({"attachments": [b'"\n']}) == b'{"v":1,"sizes":[2]}\n"\n'
 
@@ -185,6 +201,8 @@ def test_attachments_are_not_escaped() -> None:
         b'{"v":1,"sizes":1}\nx',
         b'{"v":1,"sizes":[2]}\nx',
         b'{"v":1,"sizes":[2,-1]}\nx',
+        b'{"v":1,"sizes":[-1,1]}\nx',
+        b'{"v":1,"sizes":[1,-3]}\nx',
         b'{"v":1,"sizes":[true]}\nx',
         b'{"v":1,"sizes":["1"]}\nx',
     ],
