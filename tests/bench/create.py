@@ -37,12 +37,14 @@ def run() -> list[Row]:
         bare_road(Path(folder) / "road") as road,
         Clients() as clients,
     ):
-        system.run("sleep 100000")
+        sleeper = system.run("sleep 100000")
         request = request_of("true")
         request["pod"]["metadata"]["uid"] = UID.decode()
         body = json.dumps(request)
         creates = [Question(at, "POST", "/create", body) for at in (system.port, road)]
         mine, least, hello = clients.in_turns((*creates, Question(port)), ROUNDS, WINDOW_S)
+        system.plugin.delete(sleeper)
+        system.until(lambda: not system.directory(sleeper).exists(), "it has left no process")
     words = "Flask + gunicorn hello"
     return [
         Row("create", mine, "pods/s", words, hello, ">=", 0.5),
