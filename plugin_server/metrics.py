@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Optional
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -19,6 +20,8 @@ from prometheus_client.registry import Collector
 
 from plugin_server.errors import Refused
 from plugin_server.service import Service
+from plugin_server.states_table import FAILED, NOBODY
+from templates.states import PHASES
 
 PREFIX = "interlink_plugin_"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
@@ -47,8 +50,9 @@ class Metrics:
             f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
         )
         service.gateway.on_connected = connections.inc
+        self._cancelled: Optional[Counter] = None
         if service.orphans is not None:
-            cancelled = Counter(
+            self._cancelled = cancelled = Counter(
                 f"{PREFIX}orphans_cancelled",
                 "Jobs cancelled because Kubernetes no longer knew their pods",
                 ("pool",),
@@ -81,6 +85,9 @@ class Metrics:
 
     def page(self) -> bytes:
         """Everything, as Prometheus reads it."""
+        if self._cancelled is not None:
+            for pool in self._service.pools.known():
+                self._cancelled.labels(pool)  # 0 before the first one: else nobody saw it rise to 1
         registry = CollectorRegistry()
         if self._shared:
             MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]
@@ -91,48 +98,58 @@ class Metrics:
 
 
 class _State(Collector):
-    """What this worker knows; every worker knows the same."""
+    """What this worker knows; every worker knows the same.
+
+    Of each pool that is known there is every figure, so that what is not the case is 0.
+    """
 
     def __init__(self, service: Service) -> None:
         self._service = service
 
     def collect(self) -> Iterable[Metric]:
         service = self._service
+        known = service.pools.known()
+        silent = {pool: service.pools.silent_s(one) for pool, one in known.items()}
+        trouble = {pool: int(bool(service.pools.trouble(pool))) for pool in known}
+        waiting = {**dict.fromkeys(known, 0), **service.deletions.waiting()}
+        connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
+        connected.add_metric((), int(service.gateway.is_connected))
+        return (
+            *self._of_pods(known),
+            _by_pool("pool_silent_seconds", "Since a pool was last heard", silent),
+            _by_pool("pool_in_trouble", "1 if its batch system cannot be asked", trouble),
+            _by_pool("deletions_waiting", "Deletions not confirmed by the site", waiting),
+            connected,
+            *self._of_orphans(known),
+        )
+
+    def _of_pods(self, known: Mapping[str, object]) -> Iterable[Metric]:
+        counts = {**dict.fromkeys(known, NOBODY), **self._service.table.census()}
         pods = GaugeMetricFamily(
             f"{PREFIX}pods", "Pods by pool and phase", labels=("pool", "phase")
         )
-        for (pool, phase), count in service.table.phases().items():
-            pods.add_metric((pool, phase), count)
-        silent = GaugeMetricFamily(
-            f"{PREFIX}pool_silent_seconds", "Since a pool was last heard", labels=("pool",)
-        )
-        trouble = GaugeMetricFamily(
-            f"{PREFIX}pool_in_trouble", "1 if its batch system cannot be asked", labels=("pool",)
-        )
-        for pool, known in service.pools.known().items():
-            silent.add_metric((pool,), service.pools.silent_s(known))
-            trouble.add_metric((pool,), int(bool(service.pools.trouble(pool))))
-        waiting = GaugeMetricFamily(
-            f"{PREFIX}deletions_waiting", "Deletions not confirmed by the site", labels=("pool",)
-        )
-        for pool, count in service.deletions.waiting().items():
-            waiting.add_metric((pool,), count)
-        connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
-        connected.add_metric((), int(service.gateway.is_connected))
-        return (pods, silent, trouble, waiting, connected, *self._of_orphans())
+        for pool, of_pool in counts.items():
+            for phase in PHASES:
+                pods.add_metric((pool, phase), of_pool[phase])
+        yield pods
+        failed = {pool: of_pool[FAILED] for pool, of_pool in counts.items()}
+        yield _by_pool("pods_failed", "Pods that ended with another exit code than 0", failed)
 
-    def _of_orphans(self) -> Iterable[Metric]:
+    def _of_orphans(self, known: Mapping[str, object]) -> Iterable[Metric]:
         orphans = self._service.orphans
         if orphans is None:
             return
-        held = GaugeMetricFamily(
-            f"{PREFIX}orphans_held", "Orphans that the brake holds back", labels=("pool",)
-        )
-        for pool, count in orphans.held.items():
-            held.add_metric((pool,), count)
-        yield held
+        held = {**dict.fromkeys(known, 0), **orphans.held}
+        yield _by_pool("orphans_held", "Orphans that the brake holds back", held)
         silent = GaugeMetricFamily(
             f"{PREFIX}kubernetes_silent_seconds", "Since Kubernetes last listed all pods"
         )
         silent.add_metric((), orphans.silent_s)
         yield silent
+
+
+def _by_pool(name: str, words: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(f"{PREFIX}{name}", words, labels=("pool",))
+    for pool, value in values.items():
+        gauge.add_metric((pool,), value)
+    return gauge

@@ -14,11 +14,13 @@ from typing import Callable, Optional
 
 from plugin_server.asked import Asked
 from plugin_server.refusals import Refusals
-from templates.states import ENDED, JobStatus
+from templates.states import ENDED, PHASES, JobStatus
 
 MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
 HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten first
 GONE_KEPT = 10_000  # pods whose job is gone, likewise
+FAILED = "failed"  # a job that has ended with another exit code than 0
+NOBODY = dict.fromkeys((*PHASES, FAILED), 0)
 
 
 class Entry:
@@ -156,15 +158,16 @@ class StatesTable:
         """How many jobs of a pool are known."""
         return len(self._pools.get(pool, {}))
 
-    def phases(self) -> dict[tuple[str, str], int]:
-        """How many jobs of each pool are in each phase."""
+    def census(self) -> dict[str, dict[str, int]]:
+        """How many jobs of each pool are in each phase; and how many of the ended have failed."""
         with self._lock:
             entries = [(p, list(jobs.values())) for p, jobs in self._pools.items()]
-        counts: dict[tuple[str, str], int] = {}
+        counts: dict[str, dict[str, int]] = {}
         for pool, jobs in entries:
+            of_pool = counts[pool] = dict(NOBODY)
             for entry in jobs:
-                key = (pool, entry.status.phase)
-                counts[key] = counts.get(key, 0) + 1
+                of_pool[entry.status.phase] += 1
+                of_pool[FAILED] += entry.status.phase == ENDED and entry.status.exit_code != 0
         return counts
 
 

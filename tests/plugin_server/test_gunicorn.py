@@ -95,26 +95,34 @@ def test_any_worker_answers_alike_and_they_count_together(
         assert counted(found, "status") > before
 
 
+def metrics(found: Gunicorn) -> str:
+    text: str = found.call("GET", "/metrics")[1].decode()
+    return text
+
+
 def counted(found: Gunicorn, endpoint: str) -> int:
-    page = found.call("GET", "/metrics")[1].decode()
     pattern = rf'^interlink_plugin_calls_total\{{endpoint="{endpoint}",outcome="ok"\}} (\S+)$'
-    numbers = re.findall(pattern, page, re.MULTILINE)
+    numbers = re.findall(pattern, metrics(found), re.MULTILINE)
     return int(sum(float(number) for number in numbers))
 
 
 def test_the_metrics_say_what_pods_there_are(nats: NatsServer, site: Site, tmp_path: Path) -> None:
     with Gunicorn(tmp_path, nats) as found:
-        site.say(status(pod(), "queued"))
+        until(lambda: 'pods{phase="queued",pool="slurm-a"} 0.0' in metrics(found))
+        site.say(status(pod(), "queued"), status(pod(), "ended", exit_code=3))
         line = 'interlink_plugin_pods{phase="queued",pool="slurm-a"} 1.0'
-        until(lambda: line in found.call("GET", "/metrics")[1].decode())
-        page = found.call("GET", "/metrics")[1].decode()
+        until(lambda: line in metrics(found))
+        until(lambda: 'interlink_plugin_pods_failed{pool="slurm-a"} 1.0' in metrics(found))
+        page = metrics(found)
+        assert 'interlink_plugin_pods{phase="started",pool="slurm-a"} 0.0' in page
+        assert 'interlink_plugin_deletions_waiting{pool="slurm-a"} 0.0' in page
         assert "interlink_plugin_nats_connected 1.0" in page
         assert 'interlink_plugin_pool_silent_seconds{pool="slurm-a"}' in page
         assert 'interlink_plugin_pool_in_trouble{pool="slurm-a"} 0.0' in page
         site.trouble = "its controller is away"
         site.announce_now()
         line = 'interlink_plugin_pool_in_trouble{pool="slurm-a"} 1.0'
-        until(lambda: line in found.call("GET", "/metrics")[1].decode())
+        until(lambda: line in metrics(found))
 
 
 # --- lines ----------------------------------------------------------------------------------------

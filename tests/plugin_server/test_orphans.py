@@ -175,7 +175,7 @@ def test_many_at_once_are_held_until_somebody_has_looked(
     api.pods.append(gone[0])  # somebody has looked, and some are there again
     until(lambda: len(site.deleted) == 2, 20)
     assert {delete.job for delete in site.deleted} == {job_of(raw) for raw in pods[1:]}
-    until(lambda: metric(plugin, r'orphans_held\{pool="slurm-a"\}') == "", 20)
+    until(lambda: metric(plugin, r'orphans_held\{pool="slurm-a"\}') == "0.0", 20)
 
 
 def test_errors_say_nothing(

@@ -116,7 +116,12 @@ def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
     table.tracks_changes = True
     table.put("a", job())
     table.put("a", status(pod(), "queued"))
-    assert table.phases() == {("a", "started"): 1, ("a", "queued"): 1}
-    assert len(table.take_changes()) == 2
+    table.put("b", status(pod(), "ended", exit_code=3))
+    table.put("b", status(pod(), "ended"))
+    assert table.census() == {
+        "a": {"accepted": 0, "queued": 1, "started": 1, "ended": 0, "failed": 0},
+        "b": {"accepted": 0, "queued": 0, "started": 0, "ended": 2, "failed": 1},
+    }
+    assert len(table.take_changes()) == 4
     table.remove("a", [UID])
     assert table.take_changes() == {UID: "a"}
