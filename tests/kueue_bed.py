@@ -237,9 +237,19 @@ def running(
 
 
 @functools.cache
-def has(part: str) -> bool:
+def has(name: str) -> bool:
     """Whether a part of beds has been built, such as ``kueue-0.14``."""
-    return subprocess.run([str(SCRIPT), "has", part], check=False).returncode == 0
+    return subprocess.run([str(SCRIPT), "has", name], check=False).returncode == 0
+
+
+@functools.cache
+def part(name: str) -> Path:
+    """Where the cache keeps a part of beds, such as helm."""
+    words = '. scripts/lib/common.sh && . scripts/lib/bed_parts.sh && part_folder "$1"'
+    done = subprocess.run(
+        ["bash", "-c", words, "bash", name], cwd=REPO, capture_output=True, text=True, check=True
+    )
+    return Path(done.stdout.strip())
 
 
 def _script(*words: str, stdin: int = subprocess.DEVNULL) -> str:

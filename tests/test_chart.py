@@ -88,9 +88,14 @@ def test_the_chart_has_the_version_of_the_project() -> None:
 # --- the dashboard --------------------------------------------------------------------------------
 
 
-def expressions() -> Iterator[str]:
+def panels() -> list[dict[str, Any]]:
     dashboard = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
-    for panel in dashboard["panels"]:
+    found: list[dict[str, Any]] = dashboard["panels"]
+    return found
+
+
+def expressions() -> Iterator[str]:
+    for panel in panels():
         yield from (target["expr"] for target in panel["targets"])
 
 
@@ -113,6 +118,16 @@ def test_the_dashboard_shows_metrics_that_there_are() -> None:
     named = set(re.findall(r"\b(?:interlink_plugin|kueue_nats)_\w+", " ".join(expressions())))
     assert len(named) > 10
     assert named - exported() == set()
+
+
+def test_no_panel_covers_another_and_none_is_left_out_of_a_row() -> None:
+    cells: list[tuple[int, int]] = []
+    for place in (panel["gridPos"] for panel in panels()):
+        columns = range(place["x"], place["x"] + place["w"])
+        cells += [(x, y) for x in columns for y in range(place["y"], place["y"] + place["h"])]
+    height = max(y for _, y in cells) + 1
+    assert sorted(cells) == [(x, y) for x in range(24) for y in range(height)]
+    assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
 # --- the images -----------------------------------------------------------------------------------

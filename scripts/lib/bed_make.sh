@@ -135,20 +135,28 @@ make_prometheus-operator() {
     cp example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml "$out/kinds.yaml"
 }
 
-# Programs of Debian's, taken out of their packages: installed, etcd and containerd would start as services
-# of this machine, and containerd drives out another one that may be here.
-make_debian() {
-    local packages=(etcd-server containerd runc containernetworking-plugins busybox-static)
-    mkdir -p "$draft/packages" "$out"
+# Programs of Debian's, taken out of their packages: installed, etcd, containerd and Prometheus would start as
+# services of this machine, and containerd drives out another one that may be here.
+unpack() { # PACKAGE...
+    mkdir -p "$draft/packages" "$draft/tree"
     cd "$draft/packages"
     {
         flock 7
-        apt-get -q download "${packages[@]}" || { apt-get -q update && apt-get -q download "${packages[@]}"; }
+        apt-get -q download "$@" || { apt-get -q update && apt-get -q download "$@"; }
     } 7>"$apt_lock"
     local package
     for package in *.deb; do
         dpkg-deb -x "$package" "$draft/tree"
     done
+}
+
+make_prometheus() {
+    unpack prometheus
+    cp "$draft/tree/usr/bin/prometheus" "$out/"
+}
+
+make_debian() {
+    unpack etcd-server containerd runc containernetworking-plugins busybox-static
     mkdir -p "$out/bin" "$out/cni"
     cp "$draft"/tree/usr/bin/{etcd,containerd,containerd-shim-runc-v2,ctr} "$draft"/tree/usr/sbin/runc \
         "$draft"/tree/bin/busybox "$out/bin/"

@@ -15,9 +15,10 @@ traefik_version=3.6.0
 kueue_versions=(0.19.2 0.14.8)
 oldest_go=1.26
 # What "build" makes when nothing is named. The old Kueue is for tests of what must work with both; helm and Traefik
-# are for the chart, and the kinds of cert-manager and of the Prometheus operator and OAuth2-proxy for tests of it.
+# are for the chart, and the kinds of cert-manager and of the Prometheus operator and OAuth2-proxy for tests of it;
+# Prometheus is for a test of its dashboard.
 bed_parts=(debian kubernetes coredns kueue-0.19 interlink)
-known_parts=("${bed_parts[@]}" kueue-0.14 helm traefik cert-manager prometheus-operator oauth2-proxy)
+known_parts=("${bed_parts[@]}" kueue-0.14 helm traefik cert-manager prometheus-operator oauth2-proxy prometheus)
 
 # The full version of the Kueue whose version begins with $1.
 kueue_version() {
@@ -31,7 +32,7 @@ kueue_version() {
 # The version of a part.
 part_version() {
     case $1 in
-    debian) (. /etc/os-release && echo "${VERSION_CODENAME:-sid}") ;;
+    debian | prometheus) (. /etc/os-release && echo "${VERSION_CODENAME:-sid}") ;;
     kubernetes) echo "$kubernetes_version" ;;
     coredns) echo "$coredns_version" ;;
     interlink) echo "$interlink_version" ;;
@@ -55,7 +56,7 @@ part_folder() {
 # What to expect of a build, on two cores.
 part_pace() {
     case $1 in
-    debian | cert-manager | prometheus-operator) echo "some seconds" ;;
+    debian | prometheus | cert-manager | prometheus-operator) echo "some seconds" ;;
     helm | oauth2-proxy) echo "about two minutes" ;;
     kubernetes | traefik) echo "five to ten minutes" ;;
     coredns | interlink) echo "about three minutes" ;;
@@ -82,7 +83,7 @@ build_part() {
     exec {lock}>"$folder.lock"
     flock "$lock"
     if [ ! -e "$folder" ]; then
-        [ "$part" = debian ] || find_go
+        case $part in debian | prometheus) ;; *) find_go ;; esac
         say "building $part, version $(part_version "$part") ($(part_pace "$part"), log: $folder.log)"
         # A group of its own, so that all of it ends when this script is told to.
         set -m

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.chart.helm import CHART, part
+from tests.chart.helm import CHART
 from tests.chart.installed import load_images
-from tests.kueue_bed import KueueBed, running
+from tests.kueue_bed import KueueBed, part, running
 
 BED = "chart-tests"
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple, Optional
 import yaml
 
 from scripts.lib.interlink import free_port, is_up
-from tests.chart.helm import CONDOR, Json, one, part, text_of
+from tests.chart.helm import CONDOR, Json, one, text_of
+from tests.kueue_bed import part
 from tests.oidc import Issuer
 from tests.system import Process, System
 

@@ -11,6 +11,8 @@ from typing import Any, Optional
 
 import yaml
 
+from tests.kueue_bed import part
+
 REPO = Path(__file__).resolve().parents[2]
 CHART = REPO / "chart"
 RELEASE, NAMESPACE = "il", "batch"
@@ -213,16 +215,6 @@ MATRIX: dict[str, Json] = {
         "condor": {"enabled": True, "submitter": {"state": {"existingClaim": "ours"}}},
     },
 }
-
-
-@functools.cache
-def part(name: str) -> Path:
-    """Where the cache keeps a part of beds, such as helm."""
-    words = '. scripts/lib/common.sh && . scripts/lib/bed_parts.sh && part_folder "$1"'
-    done = subprocess.run(
-        ["bash", "-c", words, "bash", name], cwd=REPO, capture_output=True, text=True, check=True
-    )
-    return Path(done.stdout.strip())
 
 
 def helm(

@@ -11,9 +11,9 @@ import yaml
 
 from scripts.lib import certificates
 from templates import permissions
-from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm, part
+from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm
 from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed, until
+from tests.kueue_bed import KueueBed, part, until
 from tests.nats_server import program
 from tests.system import Process
 

@@ -15,10 +15,9 @@ import yaml
 from scripts.lib.condor_files import DOMAIN, IAM, places_of
 from scripts.lib.interlink import free_port
 from scripts.lib.slurm_files import OUTSIDE
-from tests.chart.helm import part
 from tests.chart.installed import Release, knowing
 from tests.htcondor.element import Element
-from tests.kueue_bed import SCRIPT, KueueBed, until
+from tests.kueue_bed import SCRIPT, KueueBed, part, until
 from tests.oidc import Issuer
 from tests.system import Process
 

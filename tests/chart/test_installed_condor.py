@@ -10,11 +10,11 @@ import pytest
 
 from scripts.lib.condor_files import AUDIENCE, CLIENT, DOMAIN, IAM, IAM_PORT
 from tests.chart import other_cluster
-from tests.chart.helm import Json, part
+from tests.chart.helm import Json
 from tests.chart.installed import REGISTRY, Release, image, in_a_bed
 from tests.htcondor.element import SECRET, Element, element
 from tests.images import archive
-from tests.kueue_bed import KueueBed, until
+from tests.kueue_bed import KueueBed, part, until
 from tests.oidc import Issuer
 from tests.system import Process
 

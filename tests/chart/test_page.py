@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.chart.helm import REPO, Json, part
+from tests.chart.helm import REPO, Json
 from tests.chart.installed import REGISTRY, Release, in_a_bed, knowing
-from tests.kueue_bed import KueueBed
+from tests.kueue_bed import KueueBed, part
 from tests.system import Process
 
 PAGE = (REPO / "docs" / "install.md").read_text(encoding="utf-8")

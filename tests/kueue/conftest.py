@@ -10,10 +10,12 @@ import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from tests.kueue import plugin_account
 from tests.kueue_bed import NEW, OLD, KueueBed, has, running
 from tests.kueue_operator import PASSWORD, USER, Operator, Pools, World, install
 from tests.nats_server import NatsServer
@@ -76,3 +78,16 @@ def world(bed: KueueBed, operator: Operator, nats: NatsServer) -> Iterator[World
     yield found
     pools.close()
     found.close()
+
+
+@pytest.fixture(scope="session")
+def account(bed: KueueBed, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The plugin's settings for its account here, which may do nothing yet."""
+    return plugin_account.settings(bed, tmp_path_factory.mktemp("account"))
+
+
+@pytest.fixture(scope="session")
+def orphans(bed: KueueBed, account: dict[str, Any]) -> dict[str, Any]:
+    """With the rights of that account."""
+    bed.apply(plugin_account.rights())
+    return account
