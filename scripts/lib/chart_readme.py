@@ -33,6 +33,9 @@ These values are all that there are; another key is refused. `virtualNodes[]` ma
 `virtualNode`, and the `pod` of a component every key of `pod`. This page is made from the
 comments of [values.yaml](values.yaml) by `scripts/chart-readme`.
 
+With `grafanaDashboard.enabled`, Grafana shows [this](../docs/pictures/dashboard.png);
+[docs/install.md](../docs/install.md#watching-it) says what it is that one sees there.
+
 | value | default | meaning |
 |---|---|---|
 """
