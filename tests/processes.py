@@ -1,8 +1,12 @@
-"""What is left of a job on this machine: processes, as seen from outside of any container."""
+"""What is left of a job or a bed on this machine, as seen from outside of any container.
+
+What is others' comes and goes while one looks.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import signal
 import time
@@ -53,6 +57,22 @@ def kill_left(folder: Path, whole_path: bool = False, seconds: float = 20) -> No
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(line.split()[0]), signal.SIGKILL)
         time.sleep(0.02)
+
+
+def control_groups(pattern: str) -> list[str]:
+    """Those whose own name is like this, wherever they are."""
+    return [
+        f"{above}/{name}"
+        for above, names, _ in os.walk("/sys/fs/cgroup")
+        for name in fnmatch.filter(names, pattern)
+    ]
+
+
+def cables(bed: str) -> list[str]:
+    """The network interfaces here that lead to a bed or its sites."""
+    words = f"interlink-bed-{bed} ".encode()
+    aliases = Path("/sys/class/net").glob("*/ifalias")
+    return [alias.parent.name for alias in aliases if _read(alias).startswith(words)]
 
 
 def _read(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from scripts.lib.slurm_machines import all_processes, began
 from tests.kueue_bed import KueueBed
+from tests.processes import cables, control_groups
 
 Processes = dict[int, int]  # their numbers, and when they began
 
@@ -28,14 +29,10 @@ def traces(bed: KueueBed, known: Processes) -> list[str]:
     running = {pid for pid, at in known.items() if at and began(pid) == at}
     running |= {pid for pid in all_processes() if _names(pid, bed)}
     found = [f"process {pid}" for pid in sorted(running)]
-    for path in Path("/sys/class/net").glob("*/ifalias"):
-        with contextlib.suppress(OSError):
-            if path.read_text().startswith(f"interlink-bed-{bed.name} "):
-                found.append(f"cable {path.parent.name}")
+    found += [f"cable {name}" for name in cables(bed.name)]
     mounts = Path("/proc/self/mountinfo").read_text().splitlines()
     found += [f"mount {line}" for line in mounts if f"{folder}/" in line or f"{folder} " in line]
-    groups = Path("/sys/fs/cgroup").glob(f"**/interlink-bed-{bed.name}")
-    found += [f"group {path}" for path in groups]
+    found += [f"group {path}" for path in control_groups(f"interlink-bed-{bed.name}")]
     found += [f"file {path}" for path in folder.parent.glob(f"{folder.name}*")]
     return found
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from templates.build_config import BuildConfig
-from tests.processes import assert_none_left, marked
+from tests.processes import assert_none_left, control_groups, marked
 from tests.site import Finished, Site, pod, sh
 
 MIB = 1024 * 1024
@@ -140,7 +140,7 @@ def test_a_cgroup_leaves_a_container_below_its_limit_alone(folder: Path) -> None
 
 def no_cgroup_left(done: Finished) -> bool:
     job = done.records[0].job
-    return not list(Path("/sys/fs/cgroup").glob(f"**/{job}-*"))
+    return not control_groups(f"{job}-*")
 
 
 @pytest.mark.podman

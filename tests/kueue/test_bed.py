@@ -18,6 +18,7 @@ import pytest
 from tests.images import archive
 from tests.kueue_api import Refused
 from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
+from tests.processes import cables, control_groups
 
 IMAGE = "busybox:1.36"
 
@@ -229,18 +230,17 @@ def traces(name: str, space: str) -> dict[str, list[str]]:
                 processes.append(entry.parts[2])
         except OSError:
             continue
-    links = [
-        path.parent.name
-        for path in Path("/sys/class/net").glob("*/ifalias")
-        if path.read_text().startswith(f"interlink-bed-{name} ")
-    ]
     mounts = [
         line
         for line in Path("/proc/self/mountinfo").read_text().splitlines()
         if f"/beds/{name}" in line
     ]
-    groups = [str(path) for path in Path("/sys/fs/cgroup").glob(f"**/interlink-bed-{name}")]
-    return {"processes": processes, "links": links, "mounts": mounts, "groups": groups}
+    return {
+        "processes": processes,
+        "links": cables(name),
+        "mounts": mounts,
+        "groups": control_groups(f"interlink-bed-{name}"),
+    }
 
 
 NOTHING: dict[str, list[str]] = {"processes": [], "links": [], "mounts": [], "groups": []}
