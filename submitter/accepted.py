@@ -118,10 +118,9 @@ class _File:
             _write(self.descriptor, _SETTLED * place.size, place.start)
         self.settled = self.settled[len(settled) :]
 
-    def make(self) -> None:
-        """Begin a file of our own; raises ``OSError``."""
-        while not self._hold(os.open(self.path, _NEW, 0o600)):
-            continue  # another submitter took it for one that nobody holds, and removes it
+    def make(self) -> bool:
+        """Begin it, and hold it if it can be; raises ``OSError``."""
+        return self._hold(os.open(self.path, _NEW, 0o600))
 
     def take_over(self) -> bool:
         """Hold it, unless a process that lives holds it."""
@@ -192,9 +191,11 @@ class Accepted:
             if _is_there(file.descriptor):
                 return file
             file.close()  # somebody has removed it
-        name = f"{os.uname().nodename}.{uuid.uuid4().hex}"
-        file = _File(f"{self._folder}/{name}")
-        file.make()
+        while True:
+            name = f"{os.uname().nodename}.{uuid.uuid4().hex}"
+            file = _File(f"{self._folder}/{name}")
+            if file.make():
+                break  # else another submitter took it for one that nobody holds
         sync_folder(self._folder)
         with self._lock:
             self._files[name] = self._current = file

@@ -80,7 +80,10 @@ class User:
             pod = self.pod(name)
             return pod if pod["status"].get("phase") in ("Succeeded", "Failed") else None
 
-        return until(look, seconds, f"the end of pod {name}")
+        try:
+            return until(look, seconds, f"the end of pod {name}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.pod(name)['status']}") from None
 
     def until_phase(self, name: str, phase: str, seconds: float = 120) -> Json:
         """Wait for a phase of a pod, which must not end before."""
