@@ -184,7 +184,16 @@ finish_chain() {
         "$(has_chain && echo operator || echo chart)" all_pools_are_alive
     say "waiting for interLink's node"
     until_true 90 "interLink's node" "$(has_chain && echo virtual-kubelet || echo chart)" virtual_node_is_ready
+    if has_chain && ! virtual_kubelet_works; then
+        say "interLink's virtual kubelet has not listed its pods: it is started once more (docs/troubleshooting.md)"
+        end_program KILL virtual-kubelet
+        launch virtual-kubelet
+        until_true 60 "the virtual kubelet" virtual-kubelet virtual_kubelet_works
+    fi
 }
+
+# Its node is ready all the same while it does not.
+virtual_kubelet_works() { grep -q 'started workers' "$state/log/virtual-kubelet.log"; }
 
 all_pools_are_alive() {
     local alive
