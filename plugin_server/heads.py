@@ -16,6 +16,8 @@ Environment = dict[str, Any]
 MOST_HEADS = 256
 LONGEST_HEAD = 2048  # bytes of one that is kept
 
+_OF_ONE_REQUEST = frozenset(("wsgi.input", "wsgi.early_hints", "gunicorn.socket"))
+
 
 class _Head(NamedTuple):
     request: Any  # gunicorn's, of the first request of that kind
@@ -53,8 +55,8 @@ class Heads:
         """Remember it, in the place of the oldest if there are many."""
         if len(self._known) >= MOST_HEADS:
             del self._known[next(iter(self._known))]
-        kept = environ.copy()
-        kept.pop("wsgi.early_hints", None)  # speaks to the first client
+        kept = {key: value for key, value in environ.items() if key not in _OF_ONE_REQUEST}
+        request.body = request.unreader = None  # they hold the body, which may be large
         self._known[named.key] = _Head(request, kept)
 
 
