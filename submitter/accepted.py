@@ -164,7 +164,7 @@ class Accepted:
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._appending = threading.Lock()
         self._files: dict[str, _File] = {}
         self._current: Optional[_File] = None
@@ -273,7 +273,8 @@ class Accepted:
                 if file.is_empty and (file is not self._current or file.size > LARGEST_EMPTY_FILE):
                     file.remove()
                     self._files.pop(name, None)
-                    self._current = None if file is self._current else self._current
+                    if file is self._current:
+                        self._current = None
 
     def close(self) -> None:
         """Let go of all files; one in which nothing is left goes."""

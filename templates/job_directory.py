@@ -8,11 +8,10 @@ from pathlib import PurePosixPath
 from typing import Union
 
 from templates.job import Job
-from templates.volumes import is_seen_by_containers
+from templates.volumes import has_long_name, is_seen_by_containers
 
 REQUEST = "request.json"  # what a submitter writes beside the script
 
-_LONGEST_NAME = 255  # bytes, the kernel's limit
 _LONGEST_PATH = 3072  # bytes; leaves room for the job's directory itself
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
@@ -34,10 +33,10 @@ def misplaced(paths: Iterable[str]) -> str:
     """Why a job's files cannot all be where they are to be, in a few words; empty if they can."""
     files, folders = {"job.sh", REQUEST}, {""}
     for path in paths:
-        *above, name = path.split("/")
+        above = path.split("/")[:-1]
         if path in files or path in folders:
             return f"two are named {path!r}"
-        if max(map(_size, (*above, name))) > _LONGEST_NAME or _size(path) > _LONGEST_PATH:
+        if has_long_name(path) or len(path.encode()) > _LONGEST_PATH:
             return "a name is too long"
         files.add(path)
         for depth in range(1, len(above) + 1):
@@ -46,10 +45,6 @@ def misplaced(paths: Iterable[str]) -> str:
                 return f"{folder!r} is a file and a folder"
             folders.add(folder)
     return ""
-
-
-def _size(name: str) -> int:
-    return len(name.encode(errors="surrogatepass"))
 
 
 def write_file(path: str, content: bytes, mode: int = _PRIVATE_FILE) -> None:

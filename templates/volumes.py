@@ -240,12 +240,13 @@ def _normal(path: str) -> str:
 def clean_path(path: str, where: str) -> str:
     """The path of a file in a volume, normalised."""
     clean = _normal(path) if len(path.encode()) <= _LONGEST_PATH else ""
-    if not clean or (len(clean) > _SURELY_SHORT and _has_long_name(clean)):
+    if not clean or (len(clean) > _SURELY_SHORT and has_long_name(clean)):
         raise PodRejected(where, "must be a relative path of a file, without '..' and not too long")
     return clean
 
 
-def _has_long_name(path: str) -> bool:
+def has_long_name(path: str) -> bool:
+    """Whether a part of it is longer than the kernel lets a file's name be."""
     return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
 
 
