@@ -8,10 +8,12 @@ on where another one has stopped; whoever holds its lock writes.
 from __future__ import annotations
 
 import os
+import re
 import time
 from calendar import timegm
 from collections.abc import Iterable
-from typing import BinaryIO, NamedTuple
+from datetime import datetime, timezone
+from typing import BinaryIO, NamedTuple, Optional
 
 from submitter.backends.kubernetes_api import Api, Refused
 from submitter.journal import read
@@ -19,6 +21,10 @@ from submitter.locks import locked
 from submitter.log_files import path_of
 
 AGAIN_AFTER_S = 1.0  # between two questions about the same log
+
+
+# What each line begins with. One without it is not the container's: its node says that it has none.
+_STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)((?:\.\d{1,9})?)(Z|[+-]\d\d:\d\d) ")
 
 
 class Seen(NamedTuple):
@@ -66,9 +72,12 @@ class Logs:
         if seen.last:
             asked["sinceTime"] = seen.last
         try:
-            seen = _write(path, seen, self._api.log(pod, asked))
+            written = _write(path, seen, self._api.log(pod, asked))
         except Refused:  # it has not begun, or is gone, or its node does not know it yet
             return False
+        if written is None:
+            return False
+        seen = written
         with open(f"{path}.seen.new", "w", encoding="ascii") as file:
             file.write(f"{seen.size} {seen.last} {seen.same}\n")
         os.rename(f"{path}.seen.new", f"{path}.seen")
@@ -82,12 +91,14 @@ def _read_seen(path: str) -> Seen:
     return Seen(int(words[0]), words[1], int(words[2]))
 
 
-def _write(path: str, seen: Seen, lines: Iterable[bytes]) -> Seen:
-    """Append what is new; in the index, which second each part is of."""
+def _write(path: str, seen: Seen, lines: Iterable[bytes]) -> Optional[Seen]:
+    """Append what is new; in the index, which second each part is of. None: there is no log."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
     skip, second = seen.same, seen.last[:19]
     lines = iter(lines)
     first = next(lines, None)  # before that nothing is certain: it may be refused
+    if first is not None and _STAMP.match(first) is None:
+        return None
     with (
         os.fdopen(os.open(path, flags, 0o600), "wb") as file,
         os.fdopen(os.open(f"{path}.idx", flags | os.O_APPEND, 0o600), "wb") as index,
@@ -95,9 +106,11 @@ def _write(path: str, seen: Seen, lines: Iterable[bytes]) -> Seen:
         file.truncate(seen.size)
         file.seek(seen.size)
         while first is not None:
-            line, first = first, next(lines, None)
-            stamp, _, text = line.partition(b" ")
-            at = stamp.decode(errors="replace")
+            stamp, text = _STAMP.match(first), first
+            first = next(lines, None)
+            if stamp is None:
+                continue
+            at, text = _in_utc(stamp), text[stamp.end() :]
             if _key(at) < _key(seen.last) or (at == seen.last and skip > 0):
                 skip -= at == seen.last
                 continue
@@ -110,6 +123,15 @@ def _write(path: str, seen: Seen, lines: Iterable[bytes]) -> Seen:
         if second:
             _note(index, second, seen.size)
     return seen
+
+
+def _in_utc(stamp: re.Match[bytes]) -> str:
+    """Nodes write the time that their clock shows."""
+    second, fraction, zone = (part.decode() for part in stamp.groups())
+    if zone != "Z":
+        at = datetime.fromisoformat(f"{second}{zone}").astimezone(timezone.utc)
+        second = at.strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{second}{fraction}Z"
 
 
 def _key(stamp: str) -> tuple[str, str]:
