@@ -65,14 +65,15 @@ def lines(pod: Json) -> Iterator[Line]:
     node = (pod.get("spec") or {}).get("nodeName") or ""
     yield Line("job", 1, f"state=started node={node}")
     version = 2 * int(pod["metadata"]["resourceVersion"])
+    over = status.get("phase") in _OVER
+    cause = _words(status) if over else ""
     for container in containers(pod):
         last = (container.get("lastState") or {}).get("terminated")
         if last:
             yield Line(f"c.{container['name']}", version, _end(last, _restarts(container) - 1))
-        yield Line(f"c.{container['name']}", version + 1, _state(container))
-    if status.get("phase") in _OVER:
-        said = _hex(_words(status))
-        yield Line("job", 2, f"state=finished exit={exit_code(pod)} message={said}")
+        yield Line(f"c.{container['name']}", version + 1, _state(container, cause))
+    if over:
+        yield Line("job", 2, f"state=finished exit={exit_code(pod)} message={_hex(cause)}")
 
 
 def containers(pod: Json) -> Iterator[Json]:
@@ -112,12 +113,13 @@ def time_ms(text: Any) -> int:
     return int(found.replace(tzinfo=timezone.utc).timestamp() * 1000)
 
 
-def _state(container: Json) -> str:
+def _state(container: Json, cause: str) -> str:
+    """With why the pod was ended, if that is what ended the container: nothing else tells it."""
     state = container.get("state") or {}
     running, ended, waiting = (state.get(key) for key in ("running", "terminated", "waiting"))
     restarts = _restarts(container)
     if ended:
-        return _end(ended, restarts)
+        return _end(ended, restarts, cause if ended.get("exitCode") else "")
     if running:
         begun, ready = (int(bool(container.get(key))) for key in ("started", "ready"))
         at = time_ms(running.get("startedAt"))
@@ -127,12 +129,13 @@ def _state(container: Json) -> str:
     return f"state=waiting reason={reason} message={_hex(said)} restarts={restarts}"
 
 
-def _end(ended: Json, restarts: int) -> str:
+def _end(ended: Json, restarts: int, cause: str = "") -> str:
+    said = ": ".join(filter(None, (cause, ended.get("message"))))
     begin, end = (time_ms(ended.get(key)) for key in ("startedAt", "finishedAt"))
     return (
         f"state=terminated exit={ended.get('exitCode', 1)} reason={ended.get('reason') or 'Error'} "
         f"started={begin} finished={end} restarts={restarts} "
-        f"message={_hex(ended.get('message') or '')}"
+        f"message={_hex(said)}"
     )
 
 

@@ -103,6 +103,17 @@ def test_a_pod_that_was_evicted_says_so() -> None:
     assert folded(evicted).exit_code == 1
 
 
+def test_containers_that_end_because_the_pod_does_say_why() -> None:
+    late = {"reason": "DeadlineExceeded", "message": "Pod was active for too long"}
+    stopped, done = container(terminated=ended(143, message="bye")), container(terminated=ended(0))
+    over = folded(pod("Failed", stopped, {**done, "name": "well"}, **late))
+    ends = {name: state.end.message for name, state in over.containers.items() if state.end}
+    assert ends == {"main": "DeadlineExceeded: Pod was active for too long: bye", "well": ""}
+    # Until the pod is over, it may be that the container has ended by itself.
+    runs = folded(pod("Running", container(terminated=ended(1)), **late))
+    assert [state.end.message for state in runs.containers.values() if state.end] == [""]
+
+
 def test_a_pod_that_is_gone() -> None:
     gone = states.deleted(pod("Running", container(running={"startedAt": BEGIN})))
     assert (gone.phase, gone.exit_code) == ("ended", 137)
