@@ -87,7 +87,7 @@ class Images:
     root: Annotated[str, Kind.PLACE] = ""
     """Where relative image names are looked up; a pod's image-root annotation wins."""
     directory: PathOrEmpty = ""
-    """Prebuilt images: the file or folder named like the image, ":" turned to "_", is used."""
+    """Prebuilt images: files or folders named like images, as in pods or in short, "_" for ":"."""
     unpacked: PathOrEmpty = ""
     """Root of an unpacked-image tree such as /cvmfs/unpacked.cern.ch, used for what it holds."""
     cache: PathOrEmpty = ""

@@ -80,12 +80,19 @@ def full_name(name: str) -> str:
     return f"{first}/{rest}"
 
 
+def _short_name(full: str) -> str:
+    """A full name as people write it: without what is Docker Hub's."""
+    short = full.removeprefix(f"{_DOCKER_HUB}/")
+    return short.removeprefix("library/") if short != full else full
+
+
 def _from_registry(image: str, name: str, runtime: str, config: Images) -> Image:
     name = full_name(name)
     registry, _, rest = name.partition("/")
     places = []
     if config.directory:
-        places.append(f"{config.directory}/{image.replace(':', '_')}")
+        spellings = dict.fromkeys((image.replace("docker://", "", 1), _short_name(name)))
+        places += [f"{config.directory}/{one.replace(':', '_')}" for one in spellings]
     if config.unpacked:
         names = (_UNPACKED_DOCKER_HUB, _DOCKER_HUB) if registry == _DOCKER_HUB else (registry,)
         places += [f"{config.unpacked}/{folder}/{rest}" for folder in names]

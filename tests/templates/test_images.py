@@ -113,6 +113,24 @@ def test_prepared_images_are_looked_for_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("image", "places"),
+    [
+        ("busybox:1.36", ["busybox_1.36"]),
+        ("docker.io/busybox:1.36", ["docker.io/busybox_1.36", "busybox_1.36"]),
+        ("docker://library/busybox:1.36", ["library/busybox_1.36", "busybox_1.36"]),
+        ("busybox", ["busybox", "busybox_latest"]),
+        ("docker.io/team/tool:1", ["docker.io/team/tool_1", "team/tool_1"]),
+        ("ghcr.io/library/b", ["ghcr.io/library/b", "ghcr.io/library/b_latest"]),
+    ],
+)
+def test_a_prebuilt_image_may_be_named_as_the_pod_does_or_in_short(
+    image: str, places: list[str]
+) -> None:
+    there = found(image, config=Images(directory="/p")).places
+    assert there == tuple(f"/p/{place}" for place in places)
+
+
+@pytest.mark.parametrize(
     "image",
     [
         "oras://ghcr.io/a/b:1",
