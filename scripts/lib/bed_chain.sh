@@ -129,11 +129,36 @@ add_cluster() { # SITE
         umask 077
         name_bed "$far"
         apply <"$repo/docs/examples/kubernetes-pool.yaml"
+        claim_objects "$pool" shared | apply
         kubectl create clusterrole "$account" --verb get,list --resource nodes
         kubectl create clusterrolebinding "$account" --clusterrole "$account" --serviceaccount "$pool:$account"
         account_kubeconfig "$account" "$folder/kubeconfig" "$pool"
         sed -i 's|server: .*|server: https://kubernetes:6443|' "$folder/kubeconfig"
     )
+}
+
+# A claim of a directory in the node's memory, as an administrator of the site's cluster makes one for the pool.
+claim_objects() { # NAMESPACE NAME
+    cat <<OBJECTS
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: $2}
+spec:
+  storageClassName: ""
+  accessModes: [ReadWriteMany]
+  capacity: {storage: 1Mi}
+  hostPath: {path: /run/$2, type: DirectoryOrCreate}
+  claimRef: {namespace: $1, name: $2}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: $2, namespace: $1}
+spec:
+  storageClassName: ""
+  accessModes: [ReadWriteMany]
+  volumeName: $2
+  resources: {requests: {storage: 1Mi}}
+OBJECTS
 }
 
 in_venv() { PYTHONPATH="$repo" "$venv/bin/python" -P -m "$@"; }

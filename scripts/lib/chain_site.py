@@ -43,7 +43,13 @@ KINDS: dict[str, dict[str, Any]] = {
     "kubernetes": {
         "backend": "kubernetes",
         "options": {"kubeconfig": f"{FOLDER}/{KUBECONFIG}", "capacity": "nodes"},
-        "build": {"runtime": {"name": "kubernetes"}, "volumes": {}},
+        "build": {
+            "runtime": {"name": "kubernetes"},
+            "volumes": {},
+            "kubernetes": {"claims": {"shared": "shared"}},
+            # Its node has the cores of this machine, whatever they are, for all pods.
+            "defaults": {"cpu": "50m", "memory": "64Mi"},
+        },
     },
 }
 

@@ -1,4 +1,7 @@
-"""Every test here has the chain of scripts/bed: a cluster, Kueue, interLink, us, two sites."""
+"""Every test here has the chain of scripts/bed: a cluster, Kueue, interLink, us, two sites.
+
+Tests mostly wait, so several workers run them side by side, each with a chain of its own.
+"""
 
 from __future__ import annotations
 
@@ -31,14 +34,25 @@ CORE = {
     "test_failures.py": ("test_pods_that_are_deleted_while_they_run",),
 }
 
+# Each worker takes a module at a time: what takes long comes first.
+FIRST = ("test_failures.py", "test_kills.py", "test_rows.py", "test_kinds.py", "test_soak.py")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     core.mark(items, Path(__file__).parent, pytest.mark.e2e, CORE)
+    items.sort(key=_turn)
+
+
+def _turn(item: pytest.Item) -> int:
+    """Where its module stands; tests of other tiers stay where they are, before these."""
+    if Path(__file__).parent not in item.path.parents:
+        return -1
+    return FIRST.index(item.path.name) if item.path.name in FIRST else len(FIRST)
 
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[KueueBed]:
-    """One for the whole session, of which nothing is left at its end.
+    """One for all tests of a worker, of which nothing is left at its end.
 
     What a test creates in it is in a namespace of its own.
     """

@@ -9,6 +9,9 @@ from tests.kueue_api import Refused
 
 Json = dict[str, Any]
 
+# Stands for all that a kubelet says of a container that it does not find any more.
+FORGOTTEN = object()
+
 # Reasons that say more than an exit code. interLink replaces reasons, so that ours are in messages.
 CAUSES = ("OOMKilled", "DeadlineExceeded", "Evicted", "StartError")
 
@@ -23,7 +26,8 @@ def outcome(user: User, name: str) -> Json:
             place = f"{kind}/{container['name']}"
             for what, value in _of(container).items():
                 found[f"{place}/{what}"] = value
-            found[f"{place}/log"] = _log(user, name, container["name"])
+            known = found[f"{place}/state"] is not FORGOTTEN
+            found[f"{place}/log"] = _log(user, name, container["name"]) if known else FORGOTTEN
             texts += _texts(container["state"].get("terminated") or {})
     found["cause"] = " ".join(cause for cause in CAUSES if any(cause in text for text in texts))
     return found
@@ -31,19 +35,23 @@ def outcome(user: User, name: str) -> Json:
 
 def differences(real: Json, ours: Json) -> dict[str, tuple[Any, Any]]:
     """What is not the same, as it is on the real node and with us."""
-    found = {
+    return {
         what: (real.get(what), ours.get(what))
         for what in sorted({*real, *ours})
         if real.get(what) != ours.get(what)
     }
-    return {what: pair for what, pair in found.items() if not _is_forgotten(what, pair[0])}
 
 
-def _is_forgotten(what: str, real: Any) -> bool:
-    """A kubelet removes containers that have ended, and knows less of them then."""
+def forgotten(found: Json) -> set[str]:
+    """What a kubelet no longer knows: it removes containers that have ended."""
+    return {what for what, value in found.items() if _is_forgotten(what, value)}
+
+
+def _is_forgotten(what: str, value: Any) -> bool:
     if what.endswith("/last-exit"):
-        return real is None
-    return what.endswith("/log") and str(real).startswith("unable to retrieve container logs")
+        return value is None
+    gone = what.endswith("/log") and str(value).startswith("unable to retrieve container logs")
+    return value is FORGOTTEN or gone
 
 
 def _texts(of: Json) -> list[str]:
@@ -54,6 +62,8 @@ def _of(container: Json) -> Json:
     state = container["state"]
     end = state.get("terminated") or {}
     last = (container.get("lastState") or {}).get("terminated") or {}
+    if end.get("reason") == "ContainerStatusUnknown":
+        return dict.fromkeys(("state", "exit", "message", "restarts", "last-exit"), FORGOTTEN)
     return {
         "state": next(iter(state), ""),
         "exit": end.get("exitCode"),

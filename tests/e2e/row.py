@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from tests.site import BUSYBOX, config_map, pod, secret, sh
 
 Json = dict[str, Any]
+
+
+APPTAINER, PODMAN, CLUSTER = "apptainer", "podman", "kubernetes"
+
+# What runs the pods of each kind of site.
+RUNTIMES = {
+    "host": APPTAINER,
+    "slurm": APPTAINER,
+    "htcondor": APPTAINER,
+    "podman": PODMAN,
+    "kubernetes": CLUSTER,
+}
+
+Limits = Mapping[str, str]
+"""What is not as on a real node, by its name in ``outcomes.py``: words of docs/limits.md."""
 
 
 class Row(NamedTuple):
@@ -15,17 +30,30 @@ class Row(NamedTuple):
 
     pod: Json
     needs: tuple[Json, ...]
-    differs: Mapping[str, str]
-    """What is not as on a real node, by its name in ``outcomes.py``: words of docs/limits.md."""
+    everywhere: Limits
+    under: Mapping[str, Limits]  # besides, by the runtime
+    refused: Mapping[str, str]  # the words of a refusal, by the runtime
+
+    def limits(self, site: str) -> Limits:
+        """What differs at a site of this kind."""
+        return {**self.everywhere, **self.under.get(RUNTIMES[site], {})}
 
 
 ROWS: dict[str, Row] = {}
 
 
-def row(name: str, *containers: Json, needs: tuple[Json, ...] = (), **spec: Any) -> None:
-    """Note one; ``differs`` is not the pod's."""
-    differs = spec.pop("differs", {})
-    ROWS[name] = Row(pod(*containers, name=name, **spec), needs, differs)
+def row(
+    name: str,
+    *containers: Json,
+    needs: tuple[Json, ...] = (),
+    differs: Optional[Limits] = None,
+    under: Optional[Mapping[str, Limits]] = None,
+    refused: Optional[Mapping[str, str]] = None,
+    **spec: Any,
+) -> None:
+    """Note one."""
+    made = pod(*containers, name=name, **spec)
+    ROWS[name] = Row(made, needs, differs or {}, under or {}, refused or {})
 
 
 def mount(name: str, path: str, **more: Any) -> Json:

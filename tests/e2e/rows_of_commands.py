@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from tests.e2e.row import KEYS, TRY_TO_WRITE, WORDS, row
+from tests.e2e.row import (
+    APPTAINER,
+    CLUSTER,
+    IN_THE_MESSAGE,
+    KEYS,
+    PODMAN,
+    TRY_TO_WRITE,
+    WORDS,
+    row,
+)
 from tests.site import BUSYBOX, sh
 
 # --- commands -------------------------------------------------------------------------------------
@@ -30,20 +39,36 @@ row("stdin", sh("wc -c"))
 row(
     "no-program",
     {"command": ["/no/such/program"]},
-    differs={
-        "cause": "gives exit code 255",
-        "main/c0/exit": "gives exit code 255",
-        "main/c0/log": "with Apptainer's words",
-        "main/c0/message": "with Apptainer's words",
+    under={
+        APPTAINER: {
+            "cause": "gives exit code 255",
+            "main/c0/exit": "gives exit code 255",
+            "main/c0/log": "with Apptainer's words",
+            "main/c0/message": "with Apptainer's words",
+        },
+        PODMAN: {
+            "cause": "where a node has `StartError`",
+            "main/c0/exit": "with 126 or 127",
+            "main/c0/log": "and podman's words in its log",
+            "main/c0/message": "where a node has `StartError`",
+        },
+        CLUSTER: {"main/c0/message": IN_THE_MESSAGE},
     },
 )
 row(
     "no-directory",
     sh("pwd", workingDir="/no/such/folder"),
-    differs={
-        "phase": "is not made",
-        "main/c0/exit": "gives exit code 255",
-        "main/c0/log": "with Apptainer's words",
+    under={
+        APPTAINER: {
+            "phase": "is not made",
+            "main/c0/exit": "gives exit code 255",
+            "main/c0/log": "with Apptainer's words",
+        },
+        PODMAN: {
+            "phase": "a `workingDir` that is missing in the image is not made",
+            "main/c0/exit": "with 126 or 127",
+            "main/c0/log": "and podman's words in its log",
+        },
     },
 )
 
@@ -85,7 +110,9 @@ row("pod-name", sh('echo "$HOSTNAME"'))
 row(
     "host-name",
     sh("hostname"),
-    differs={"main/c0/log": "is the node's, but for podman with a network of the pod's own"},
+    under={
+        APPTAINER: {"main/c0/log": "is the node's, but for podman with a network of the pod's own"}
+    },
 )
 
 # --- security, images -----------------------------------------------------------------------------
@@ -110,6 +137,6 @@ row(
 row(
     "user",
     sh("id -u", securityContext={"runAsUser": 1234}),
-    differs={"main/c0/log": "everything runs as the site's user"},
+    under={APPTAINER: {"main/c0/log": "everything runs as the site's user"}},
 )
 row("whole-name", sh("echo ran", image=f"docker.io/library/{BUSYBOX}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.e2e.row import (
     CLAIM,
+    CLUSTER,
     IN_THE_MESSAGE,
     KEYS,
     SHOW,
@@ -164,6 +165,7 @@ row(
         volumeMounts=[mount("h", "/h", readOnly=True)],
     ),
     volumes=[{"name": "h", "hostPath": {"path": "/usr/bin", "type": "Directory"}}],
+    refused={CLUSTER: "/usr/bin is not allowed at this site"},
 )
 row(
     "claim",

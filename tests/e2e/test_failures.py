@@ -178,7 +178,7 @@ def test_a_virtual_kubelet_that_starts_again_in_the_middle(chain: KueueBed, user
 
 
 def test_a_site_that_is_away_when_its_pod_ends(chain: KueueBed, user: User) -> None:
-    user.create(at("host", "alone", sh("echo begun; sleep 10; echo ended; exit 4")))
+    user.create(at("host", "alone", sh("echo begun; sleep 20; echo ended; exit 4")))
     user.until_phase("alone", "Running")
     (directory,) = directories(chain, "host", uid_of(user, "alone"))
     site = chain.site("host")

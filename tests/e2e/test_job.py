@@ -31,7 +31,7 @@ def test_the_documented_job_runs_at_a_site(chain: KueueBed, user: User) -> None:
     tolerated = {t["key"]: t.get("value") for t in found["spec"]["tolerations"]}
     assert tolerated["pool.vk.io"] == pool
     name = found["metadata"]["name"]
-    user.until_phase(name, "Running")
+    until(lambda: user.log(name), what="its first line")
     said = user.kubectl("logs", "-f", "job/hello", seconds=120)
     assert re.fullmatch(r"hello from \S+\nbye\n", said)
     user.until_job("hello", "Complete")

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.e2e.places import Places
 from tests.e2e.queues import Queue
 from tests.e2e.remains import remains
+from tests.e2e.rows import ROWS
 from tests.e2e.test_job import DOCUMENTED
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
 from tests.kubernetes_pool import user_of
@@ -46,8 +48,8 @@ def test_the_documented_job_runs_there(chain: KueueBed, queue: Queue, site: str)
     assert user.until_admitted("hello") == queue.flavor(site)
     (found,) = until(lambda: user.pods_of("hello"), what="the job's pod")
     name, uid = found["metadata"]["name"], found["metadata"]["uid"]
-    user.until_phase(name, "Running")
-    assert any(line.startswith(f"{site}: queue ") for line in remains(chain, [site], [uid]))
+    until(lambda: is_queued(chain, site, uid), what="its place in the batch system")
+    until(lambda: user.log(name), what="its first line")
     said = user.kubectl("logs", "-f", "job/hello", seconds=120)
     assert re.fullmatch(r"hello from \S+\nbye\n", said)
     user.until_job("hello", "Complete")
@@ -60,6 +62,11 @@ def test_the_documented_job_runs_there(chain: KueueBed, queue: Queue, site: str)
     until(lambda: not remains(chain, KINDS, [uid]), 120, "the end of all at the site")
 
 
+def is_queued(chain: KueueBed, site: str, uid: str) -> bool:
+    """Whether the site's batch system, or what it has instead, knows of a pod."""
+    return any(line.startswith(f"{site}: queue ") for line in remains(chain, [site], [uid]))
+
+
 def test_a_pod_in_the_sites_cluster_has_the_token_of_the_first(chain: KueueBed, user: User) -> None:
     """Whose virtual kubelet has asked for it; that of the site's cluster knows nothing of it."""
     node = {"kubernetes.io/hostname": VIRTUAL_NODE}
@@ -70,3 +77,16 @@ def test_a_pod_in_the_sites_cluster_has_the_token_of_the_first(chain: KueueBed, 
     assert {"ca.crt", "namespace", "token"} == {*files}
     assert user_of(chain, token) == f"system:serviceaccount:{user.name}:default"
     assert user_of(chain.cluster_of("kubernetes"), token) == ""
+
+
+@pytest.fixture(scope="module")
+def places(chain: KueueBed) -> Iterator[Places]:
+    found = Places(chain, KINDS)
+    yield found
+    found.leave()
+
+
+@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("site", KINDS)
+def test_a_row_ends_there_as_on_a_real_node(places: Places, site: str, name: str) -> None:
+    places.compare(site, name)

@@ -5,82 +5,19 @@ All of them run side by side: a test waits for the end of its row, and compares.
 
 from __future__ import annotations
 
-import copy
-import uuid
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import SITES
-from tests.e2e.outcomes import differences, outcome
-from tests.e2e.row import CLAIM
+from tests.e2e.places import Places
 from tests.e2e.rows import ROWS
-from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import KueueBed
-
-Json = dict[str, Any]
-HERE = "here"
-
-
-class Places:
-    """All of the rows, in a namespace of its own for each site and one for the real node."""
-
-    def __init__(self, bed: KueueBed) -> None:
-        name = uuid.uuid4().hex[:6]
-        self.users = {place: User(bed, f"rows-{place}-{name}") for place in (HERE, *SITES)}
-        for place, user in self.users.items():
-            needs = {need["metadata"]["name"]: need for row in ROWS.values() for need in row.needs}
-            user.bed.apply(_volume(user.name))
-            user.create(*needs.values(), _claim(user.name))
-            user.create(*(_placed(row.pod, place) for row in ROWS.values()))
-
-    def outcome(self, place: str, name: str) -> Json:
-        self.users[place].until_ended(name, 300)
-        return outcome(self.users[place], name)
-
-    def leave(self) -> None:
-        for user in self.users.values():
-            user.go()
-            user.bed.kubectl("delete", "persistentvolume", user.name, "--wait=false")
-
-
-def _volume(namespace: str) -> Json:
-    """What the claim is bound to on the real node: a directory in the bed's memory."""
-    spec = {
-        "storageClassName": "",
-        "accessModes": ["ReadWriteOnce"],
-        "capacity": {"storage": "1Mi"},
-        "hostPath": {"path": f"/run/{namespace}", "type": "DirectoryOrCreate"},
-        "claimRef": {"namespace": namespace, "name": CLAIM},
-    }
-    metadata = {"name": namespace}
-    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
-
-
-def _claim(volume: str) -> Json:
-    spec = {
-        "storageClassName": "",
-        "accessModes": ["ReadWriteOnce"],
-        "volumeName": volume,
-        "resources": {"requests": {"storage": "1Mi"}},
-    }
-    metadata = {"name": CLAIM}
-    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
-
-
-def _placed(pod: Json, place: str) -> Json:
-    pod = copy.deepcopy(pod)
-    pod["metadata"]["labels"] = {"app": "row"}
-    node = REAL_NODE if place == HERE else VIRTUAL_NODE
-    pod["spec"]["nodeSelector"] = {"kubernetes.io/hostname": node}
-    pod["spec"]["tolerations"] = [] if place == HERE else goes_to(place)
-    return pod
 
 
 @pytest.fixture(scope="module")
 def places(chain: KueueBed) -> Iterator[Places]:
-    found = Places(chain)
+    found = Places(chain, SITES)
     yield found
     found.leave()
 
@@ -88,8 +25,4 @@ def places(chain: KueueBed) -> Iterator[Places]:
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("site", SITES)
 def test_a_row_ends_as_on_a_real_node(places: Places, site: str, name: str) -> None:
-    different = differences(places.outcome(HERE, name), places.outcome(site, name))
-    differs = ROWS[name].differs
-    unexplained = {what: pair for what, pair in different.items() if what not in differs}
-    assert unexplained == {}, f"on the real node, at {site}: {unexplained}"
-    assert set(differs) == set(different), "what docs/limits.md says does not hold"
+    places.compare(site, name)
