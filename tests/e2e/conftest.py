@@ -32,10 +32,11 @@ CORE = {
         "test_a_job_that_does_not_tolerate_interlink_never_leaves",
     ),
     "test_failures.py": ("test_pods_that_are_deleted_while_they_run",),
+    "test_soak.py": ("test_users_come_and_go_while_things_break",),
 }
 
-# Each worker takes a module at a time: what takes long comes first.
-FIRST = ("test_failures.py", "test_kills.py", "test_rows.py", "test_kinds.py", "test_soak.py")
+# Each worker takes a module at a time, or two when the first has a single test: what takes long comes first.
+FIRST = ("test_kinds.py", "test_failures.py", "test_kills.py", "test_soak.py", "test_rows.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
