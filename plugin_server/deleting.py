@@ -46,6 +46,7 @@ class Deletions:
         self._clock = clock
         self._deleted: dict[str, float] = {}  # uid -> when; in the order of time
         self._waiting: dict[str, dict[str, Intent]] = {}  # pool -> job -> intent
+        self._complaints: dict[str, str] = {}  # job -> why it was not deleted the last time
         self._wake: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._lock = threading.Lock()
@@ -141,17 +142,12 @@ class Deletions:
         try:
             refusal = await self._gateway.delete(intent.pool, delete, ANSWER_S)
         except (LinkError, WireError, PodRejected) as error:
-            logger.info(
-                "%s: pool %s has not confirmed its deletion: %s",
-                intent.job,
-                intent.pool,
-                error,
-                extra={"job": intent.job},
-            )
+            self._complain(intent, f"has not confirmed its deletion: {error}")
             return False
         if refusal is not None and refusal.retry:
-            logger.info("%s: not deleted yet: %s", intent.job, refusal.message)
+            self._complain(intent, f"has not deleted it yet: {refusal.message}")
             return False
+        self._complaints.pop(intent.job, None)
         if refusal is not None and refusal.code != messages.UNKNOWN:
             logger.error("%s: pool %s refused: %s", intent.job, intent.pool, refusal.message)
         else:
@@ -163,3 +159,9 @@ class Deletions:
         for keeper in self._keepers:
             await asyncio.to_thread(keeper.remove, intent.job)
         return True
+
+    def _complain(self, intent: Intent, words: str) -> None:
+        """Once, however often it is tried: a site may be away for days, or for ever."""
+        if self._complaints.get(intent.job) != words:
+            self._complaints[intent.job] = words
+            logger.info("%s: pool %s %s", intent.job, intent.pool, words, extra={"job": intent.job})

@@ -35,7 +35,7 @@ CORE = {
     "test_soak.py": ("test_users_come_and_go_while_things_break",),
 }
 
-# Each worker takes a module at a time, or two when the first has a single test: what takes long comes first.
+# Each worker takes a module at a time (two, if the first is one test): what takes long comes first.
 FIRST = ("test_kinds.py", "test_failures.py", "test_kills.py", "test_soak.py", "test_rows.py")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,21 @@ def test_a_delete_is_repeated_until_the_site_says_yes(plugin: Plugin, site: Site
     site.refuse = refuse
     plugin.delete(pod())
     until(lambda: len(site.deleted) == 1)
+
+
+def test_a_delete_that_is_repeated_is_told_once(
+    plugin: Plugin, site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers = [Refusal(messages.UNAVAILABLE, words, True) for words in ("full", "full", "slow")]
+    site.refuse = lambda kind, message: answers.pop(0) if answers else None
+    with caplog.at_level(logging.INFO, "plugin_server.deleting"):
+        raw = pod()
+        plugin.delete(raw)
+        until(lambda: len(site.deleted) == 1)
+        until(lambda: plugin.service.deletions.waiting() == {"slurm-a": 0})
+    told = [record.getMessage().partition(": ")[2] for record in caplog.records]
+    yet = "pool slurm-a has not deleted it yet"
+    assert told == [f"{yet}: full", f"{yet}: slow", "pool slurm-a deletes it"]
 
 
 def test_a_delete_that_the_site_will_never_carry_out_is_not_repeated_for_ever(
