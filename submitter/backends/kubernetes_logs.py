@@ -73,13 +73,12 @@ class Logs:
             asked["sinceTime"] = seen.last
         try:
             written = _write(path, seen, self._api.log(pod, asked))
-        except Refused:  # it has not begun, or is gone, or its node does not know it yet
+        except Refused:
+            written = None
+        if written is None:  # it has not begun, or is gone, or its node does not know it yet
             return False
-        if written is None:
-            return False
-        seen = written
         with open(f"{path}.seen.new", "w", encoding="ascii") as file:
-            file.write(f"{seen.size} {seen.last} {seen.same}\n")
+            file.write(f"{written.size} {written.last} {written.same}\n")
         os.rename(f"{path}.seen.new", f"{path}.seen")
         return True
 
