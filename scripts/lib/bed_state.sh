@@ -86,21 +86,21 @@ enter() {
         env -i HOME=/root LANG=C.UTF-8 PATH="$inner_path" "$@"
 }
 
-# With "tied" it ends with the input of this script, and somebody stays to clear away what is left then;
-# but not the logs of a bed that did not come up.
+# With "tied" it ends with the input of this script, and somebody stays to clear away what is left then; but not the
+# logs of a bed that did not come up. Neither is a child of ours: who kills this script with all its children, as a
+# Ctrl-C of tests does, has it cleared away, too.
 start_machine() { # FOLDER...
-    local apart above
+    local apart
     apart=(unshare --mount --propagation private --net --ipc --uts --pid --fork --kill-child)
     apart+=(bash "$here/lib/bed_machine.sh" "$state" "$cgroup" "$@")
-    [ -z "$tied" ] || apart=(bash -c '"${@:4}"; [ ! -e "$3" ] || exec "$1" clear --name "$2" 3<&-' _ \
-        "$here/bed" "$name" "$state/run/up" "${apart[@]}")
+    apart=(bash -c 'echo $$ >"$1"; exec "${@:2}"' _ "$state/run/above" "${apart[@]}")
+    [ -z "$tied" ] || apart=(bash -c '"${@:4}"; [ ! -e "$3" ] || exec "$1" clear --tied --name "$2" 3<&-' _ \
+        "$here/bed" "$name" "$state/facts" "${apart[@]}")
     if [ -n "$tied" ]; then exec 3<&0; else exec 3</dev/null; fi
-    exec 8> >(exec setsid "${apart[@]}" >"$state/log/machine.log" 2>&1 9>&-)
-    above=$!
+    exec 8> >(exec setsid --fork "${apart[@]}" >"$state/log/machine.log" 2>&1 9>&-)
     exec 3<&-
-    until_true 20 "the machine" machine machine_is_ready "$above"
-    machine=$(child "$above")
-    [ -z "$tied" ] || machine=$(child "$machine")
+    until_true 20 "the machine" machine machine_is_ready
+    machine=$(child "$(cat "$state/run/above")")
     machine_began=$(began "$machine")
     note machine machine_began
     echo "${tied:+tied}" >&8
@@ -111,8 +111,10 @@ start_machine() { # FOLDER...
 child() { cut -d ' ' -f 1 "/proc/$1/task/$1/children"; }
 
 machine_is_ready() {
+    local above
     [ ! -e "$state/run/machine" ] || return 0
-    [ -n "$(began "$1")" ] || die "the machine does not start: $(log_end machine)"
+    above=$(cat "$state/run/above" 2>/dev/null) || true
+    [ -z "$above" ] || [ -n "$(began "$above")" ] || die "the machine does not start: $(log_end machine)"
     return 1
 }
 

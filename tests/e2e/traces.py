@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from scripts.lib.slurm_machines import all_processes, began
@@ -14,9 +15,13 @@ Processes = dict[int, int]  # their numbers, and when they began
 
 def processes_of(bed: KueueBed) -> Processes:
     """All whose command, or that of one above them, names the bed's folder."""
+    return with_children(pid for pid in all_processes() if _names(pid, bed))
+
+
+def with_children(pids: Iterable[int]) -> Processes:
+    """These, and all that they have started, and those."""
     parents = {pid: _parent(pid) for pid in all_processes()}
-    ours = {pid for pid in parents if _names(pid, bed)}
-    size = 0
+    ours, size = {*pids}, 0
     while len(ours) > size:
         size = len(ours)
         ours |= {pid for pid, parent in parents.items() if parent in ours}
