@@ -94,8 +94,9 @@ class Keeper:
                 await step()
             except (OSError, SubmitterError) as error:
                 self._complain(name, str(error))
-            except Exception:  # whatever it was, the next round may do better
-                logger.exception("pool=%s: %s failed", self.site.pool.name, name)
+            except Exception as error:  # whatever it was, the next round may do better
+                if self._is_new(name, repr(error)):
+                    logger.exception("pool=%s: %s failed", self.site.pool.name, name)
             else:
                 self._complain(name, "")
             try:
@@ -105,9 +106,12 @@ class Keeper:
 
     def _complain(self, name: str, words: str) -> None:
         """Log trouble when it begins, changes and ends."""
-        if words != self._trouble.get(name, ""):
-            self._trouble[name] = words
+        if self._is_new(name, words):
             logger.warning("pool=%s: %s: %s", self.site.pool.name, name, words or "works again")
+
+    def _is_new(self, name: str, words: str) -> bool:
+        known, self._trouble[name] = self._trouble.get(name, ""), words
+        return words != known
 
     def _awaken(self, *names: str) -> None:
         for name in names:
