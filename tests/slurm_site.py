@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Optional
@@ -82,10 +83,18 @@ class SlurmSite(LoginNode):
                 return file.stat().st_mtime_ns
             return 0
 
-        job = self.submit("true", "--hold")
-        before = saved()
-        self.login("scancel", job)  # a change: without one it may have nothing left to write
-        until(lambda: saved() > before, PATIENCE_S, "the controller to save its state")
+        waiting = [self.submit("true", "--hold")]
+        before, again_at = saved(), 0.0
+
+        def is_saved() -> bool:
+            """With a change now and then: without one it may think that it has nothing to write."""
+            nonlocal again_at
+            if time.monotonic() > again_at:
+                self.login("scancel", waiting.pop() if waiting else self.submit("true", "--hold"))
+                again_at = time.monotonic() + 10
+            return saved() > before
+
+        until(is_saved, PATIENCE_S, "the controller to save its state")
 
     def living(self, machine: str, words: str) -> list[int]:
         """Processes of a machine, those in containers too, that have this in their command."""
