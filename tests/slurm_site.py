@@ -87,11 +87,11 @@ class SlurmSite(LoginNode):
         before, again_at = saved(), 0.0
 
         def is_saved() -> bool:
-            """With a change now and then: without one it may think that it has nothing to write."""
+            """With more changes: one in the second of the last writing it does not write down."""
             nonlocal again_at
             if time.monotonic() > again_at:
                 self.login("scancel", waiting.pop() if waiting else self.submit("true", "--hold"))
-                again_at = time.monotonic() + 10
+                again_at = time.monotonic() + 5
             return saved() > before
 
         until(is_saved, PATIENCE_S, "the controller to save its state")

@@ -464,6 +464,28 @@ def test_the_lock_of_a_dead_job_is_taken_over(apptainer: Site, registry: Registr
     assert not Path(f"{target}.lock").exists()
 
 
+def test_a_lock_that_is_given_back_while_one_looks_is_no_trouble(
+    apptainer: Site, registry: Registry
+) -> None:
+    """It was there when it was to be made, and is gone when it is looked for."""
+    programs = apptainer.folder / "programs"
+    programs.mkdir()
+    tries = programs / "tries"
+    (programs / "mkdir").write_text(
+        f"""#!/bin/sh
+        case $1 in *.lock) echo . >>{tries}; [ "$(wc -l <{tries})" -gt 2 ] || exit 1 ;; esac
+        exec /bin/mkdir "$@"
+        """
+    )
+    (programs / "mkdir").chmod(0o755)
+    give(programs)
+    script = replace(apptainer.config.script, header=f"export PATH={programs}:$PATH")
+    config = replace(apptainer.config, script=script)
+    image = f"{ADDRESS}/{registry.new()}:1"
+    assert said(apptainer.run(pod({"image": image, **SAY}), config)) == "hello\n"
+    assert tries.read_text() == ".\n" * 3
+
+
 def test_a_torn_file_of_a_dead_job_is_never_used(apptainer: Site, registry: Registry) -> None:
     image = f"{ADDRESS}/{registry.new()}:1"
     target = cached(apptainer, image)
