@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -15,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from templates.build_config import BuildConfig, Runtime
+from templates.job import build
 from templates.results import RUNNING, JobState, fold, parse_lines, parse_name
 from tests.processes import assert_none_left, kill_left, marked
-from tests.site import BUSYBOX, Finished, Running, Site, pod, sh, with_images
+from tests.site import BUSYBOX, Finished, Running, Site, manifests, pod, sh, with_images
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -69,6 +72,36 @@ def test_a_container_that_is_told_to_end_can_do_so_in_its_own_way(every_site: Si
     assert done.log("c0") == "up\ntold\n"
     assert "the batch system ended the job" in done.state.message
     assert done.code == 7
+
+
+AWAIT = """
+set -m
+stop='' seen=''
+pause() { read -rt 0.005 <> <(:); }
+react() { :; }
+on_term() { caught=1 stop=1; }
+trap on_term TERM
+for ((n = 0; n < 50; n++)); do
+    (trap 'exit 0' TERM; sleep 0.02) & child=$!
+    (set +m; while kill -TERM $$; do :; done) & stormy=$!
+    await "$child" react
+    seen+=" $code"
+    kill -KILL -- "-$stormy"
+    until caught=; wait "$stormy"; [ -z "$caught" ]; do :; done
+done 2>/dev/null
+trap - TERM
+echo $seen
+"""
+
+
+def test_a_signal_that_comes_after_the_end_is_not_the_exit_code() -> None:
+    """Those who are to end are told again and again, also when their containers just have."""
+    job = build(manifests(pod(sh("true"))), BuildConfig(runtime=Runtime(name="host")))
+    (function,) = re.findall(r"^await\(\) \{.*?^\}$", job.script, re.DOTALL | re.MULTILINE)
+    done = subprocess.run(
+        ["bash", "-c", function + AWAIT], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert set(done.stdout.split()) == {"0"}
 
 
 def test_a_container_that_ignores_it_is_killed_after_the_grace_period(every_site: Site) -> None:
