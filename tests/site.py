@@ -244,3 +244,17 @@ def secret(name: str, **content: Any) -> dict[str, Any]:
 def with_images(config: BuildConfig, **changes: Any) -> BuildConfig:
     """The configuration with other settings for images."""
     return replace(config, images=replace(config.images, **changes))
+
+
+def with_script(config: BuildConfig, **changes: Any) -> BuildConfig:
+    """The configuration with other settings for scripts."""
+    return replace(config, script=replace(config.script, **changes))
+
+
+def put_program(folder: Path, name: str, script: str) -> str:
+    """A program that is found first on the job's PATH, whose directory is returned."""
+    place = folder / "bin"
+    place.mkdir(exist_ok=True)
+    (place / name).write_text(script)
+    (place / name).chmod(0o755)
+    return str(place)

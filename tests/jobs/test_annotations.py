@@ -11,7 +11,7 @@ import pytest
 from templates.build_config import BuildConfig, Rules
 from templates.errors import PodRejected
 from tests.processes import assert_none_left, marked
-from tests.site import Finished, Running, Site, pod, sh
+from tests.site import Finished, Running, Site, pod, put_program, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -23,23 +23,10 @@ def annotated(manifest: dict[str, Any], **annotations: str) -> dict[str, Any]:
     return {**manifest, "metadata": metadata}
 
 
-def with_script(config: BuildConfig, **changes: Any) -> BuildConfig:
-    return replace(config, script=replace(config.script, **changes))
-
-
 def run(
     site: Site, manifest: dict[str, Any], config: Optional[BuildConfig] = None, **annotations: str
 ) -> Finished:
     return site.run(annotated(manifest, **annotations), config)
-
-
-def put_program(folder: Path, name: str, script: str) -> str:
-    """A program that is found first on the job's PATH, whose directory is returned."""
-    place = folder / "bin"
-    place.mkdir(exist_ok=True)
-    (place / name).write_text(script)
-    (place / name).chmod(0o755)
-    return str(place)
 
 
 # --- pre-exec ------------------------------------------------------------------------------------

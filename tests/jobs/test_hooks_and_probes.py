@@ -9,7 +9,6 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +20,7 @@ from scripts.lib.interlink import free_port
 from templates.build_config import BuildConfig
 from templates.results import RUNNING, TERMINATED, ContainerState, JobState
 from tests.processes import assert_none_left, marked
-from tests.site import Running, Site, pod, sh
+from tests.site import Running, Site, pod, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -29,7 +28,7 @@ STAY = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
 
 
 def quick(site: Site) -> BuildConfig:
-    return replace(site.config, script=replace(site.config.script, restart_backoff_s=1))
+    return with_script(site.config, restart_backoff_s=1)
 
 
 def c0(state: JobState) -> ContainerState:

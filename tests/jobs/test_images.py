@@ -8,7 +8,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +24,10 @@ from tests.site import (
     Finished,
     Site,
     pod,
+    put_program,
     site_root,
     with_images,
+    with_script,
 )
 
 SAY = {"command": ["echo", "hello"]}
@@ -329,7 +330,7 @@ def test_under_podman_a_login_of_the_sites_user_opens_it_too(
     site = Site("podman", folder)
     entering = f"podman login --username alice --password-stdin {PRIVATE}"
     header = f"printf %s '{PASSWORD}' | {entering} || exit 9"
-    config = replace(site.config, script=replace(site.config.script, header=header))
+    config = with_script(site.config, header=header)
     image = {"image": f"{PRIVATE}/{registry.new()}:1"}
     assert said(site.run(pod({**image, **SAY}), config)) == "hello\n"
 
@@ -468,19 +469,17 @@ def test_a_lock_that_is_given_back_while_one_looks_is_no_trouble(
     apptainer: Site, registry: Registry
 ) -> None:
     """It was there when it was to be made, and is gone when it is looked for."""
-    programs = apptainer.folder / "programs"
-    programs.mkdir()
-    tries = programs / "tries"
-    (programs / "mkdir").write_text(
+    tries = apptainer.folder / "bin" / "tries"
+    path = put_program(
+        apptainer.folder,
+        "mkdir",
         f"""#!/bin/sh
         case $1 in *.lock) echo . >>{tries}; [ "$(wc -l <{tries})" -gt 2 ] || exit 1 ;; esac
         exec /bin/mkdir "$@"
-        """
+        """,
     )
-    (programs / "mkdir").chmod(0o755)
-    give(programs)
-    script = replace(apptainer.config.script, header=f"export PATH={programs}:$PATH")
-    config = replace(apptainer.config, script=script)
+    give(Path(path))
+    config = with_script(apptainer.config, header=f"export PATH={path}:$PATH")
     image = f"{ADDRESS}/{registry.new()}:1"
     assert said(apptainer.run(pod({"image": image, **SAY}), config)) == "hello\n"
     assert tries.read_text() == ".\n" * 3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from templates.build_config import BuildConfig
 from tests.processes import assert_none_left, control_groups, marked
-from tests.site import Finished, Site, pod, sh
+from tests.site import Finished, Site, pod, sh, with_script
 
 MIB = 1024 * 1024
 # Grows to $1 MiB (a shell variable of that size), says so, and stays for $2 seconds.
@@ -25,7 +24,7 @@ def limited(limit: str, mib: int, seconds: int = 3) -> dict[str, Any]:
 
 
 def watched(site: Site) -> BuildConfig:
-    return replace(site.config, script=replace(site.config.script, cgroups="off"))
+    return with_script(site.config, cgroups="off")
 
 
 def can_make_memory_cgroups() -> bool:

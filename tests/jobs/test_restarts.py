@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from operator import ge
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 
 from templates.build_config import BuildConfig
 from templates.results import RUNNING, TERMINATED, WAITING, ContainerState, JobState, Record
-from tests.site import BUSYBOX, Finished, Site, pod, sh
+from tests.site import BUSYBOX, Finished, Site, pod, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -19,8 +18,7 @@ COUNT = "n=$(cat /work/n 2>/dev/null || echo 0); echo $((n + 1)) >/work/n; echo 
 
 
 def quick(site: Site, longest: int = 300) -> BuildConfig:
-    script = replace(site.config.script, restart_backoff_s=1, restart_backoff_max_s=longest)
-    return replace(site.config, script=script)
+    return with_script(site.config, restart_backoff_s=1, restart_backoff_max_s=longest)
 
 
 def counting(script: str, policy: str, **more: Any) -> dict[str, Any]:
@@ -134,7 +132,7 @@ def pauses_after(runs: list[tuple[int, int]], longest: int) -> list[int]:
 
 
 def test_what_waits_for_its_next_start_says_so(site: Site) -> None:
-    config = replace(site.config, script=replace(site.config.script, restart_backoff_s=3600))
+    config = with_script(site.config, restart_backoff_s=3600)
     running = site.start(counting("echo last words; exit 9", "Always"), config)
     state = running.until(
         lambda state: any(c.reason == "CrashLoopBackOff" for c in state.containers.values())

@@ -11,7 +11,7 @@ import pytest
 
 from templates.build_config import BuildConfig, Rules
 from templates.errors import PodRejected
-from tests.site import ALICE, Site, config_map, pod, secret, sh
+from tests.site import ALICE, Site, config_map, pod, secret, sh, with_script
 
 ALL_CAPABILITIES = "grep CapEff /proc/self/status"
 SYS_ADMIN = 1 << 21
@@ -170,7 +170,7 @@ def test_under_podman_a_gpu_is_handed_over_as_a_device_of_the_container_device_i
     (folder / "containers.conf").write_text(f'[engine]\ncdi_spec_dirs = ["{folder}/cdi"]\n')
     site = Site("podman", folder)
     header = f"export CONTAINERS_CONF_OVERRIDE={folder}/containers.conf"
-    config = replace(site.config, script=replace(site.config.script, header=header))
+    config = with_script(site.config, header=header)
     done = site.run(
         pod(asking(f"ls -d /gpu*; echo ${variable}", **{make: "2"}), sh("ls -d /gpu*")),
         config,

@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,17 @@ from templates.build_config import BuildConfig, Runtime
 from templates.job import build
 from templates.results import RUNNING, JobState, fold, parse_lines, parse_name
 from tests.processes import assert_none_left, kill_left, marked
-from tests.site import BUSYBOX, Finished, Running, Site, manifests, pod, sh, with_images
+from tests.site import (
+    BUSYBOX,
+    Finished,
+    Running,
+    Site,
+    manifests,
+    pod,
+    sh,
+    with_images,
+    with_script,
+)
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]
@@ -184,7 +193,7 @@ def test_ended_during_an_init_container_the_rest_never_starts(site: Site) -> Non
 
 
 def test_ended_between_two_restarts_it_waits_no_longer(site: Site) -> None:
-    config = replace(site.config, script=replace(site.config.script, restart_backoff_s=3600))
+    config = with_script(site.config, restart_backoff_s=3600)
     running = site.start(pod(sh("exit 9"), restartPolicy="Always"), config)
     running.until(
         lambda state: any(c.reason == "CrashLoopBackOff" for c in state.containers.values())
@@ -430,7 +439,7 @@ def test_a_second_start_beside_the_first_leaves_it_alone(folder: Path) -> None:
 
 def test_a_site_can_allow_a_second_start_after_a_crash(folder: Path) -> None:
     site = Site("host", folder)
-    config = replace(site.config, script=replace(site.config.script, rerun=True))
+    config = with_script(site.config, rerun=True)
     script = "ls /work | wc -l; touch /work/x; [ -e /var/tmp/{0}.go ] || exec sleep 600"
     text = script.format(folder.name)
     running = site.start(
@@ -484,7 +493,7 @@ def end_at_a_random_moment(site: Site, chance: random.Random, everybody: bool) -
             restartPolicy="OnFailure",
             terminationGracePeriodSeconds=1,
         ),
-        replace(site.config, script=replace(site.config.script, restart_backoff_s=1)),
+        with_script(site.config, restart_backoff_s=1),
     )
     while not (running.directory / "records").exists():
         time.sleep(0.001)
