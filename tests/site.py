@@ -252,7 +252,7 @@ def with_script(config: BuildConfig, **changes: Any) -> BuildConfig:
 
 
 def put_program(folder: Path, name: str, script: str) -> str:
-    """A program that is found first on the job's PATH, whose directory is returned."""
+    """A program in a directory, which is returned, to be had first on a PATH."""
     place = folder / "bin"
     place.mkdir(exist_ok=True)
     (place / name).write_text(script)

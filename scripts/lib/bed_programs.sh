@@ -111,11 +111,12 @@ running() {
     local pid began_then
     [ -e "$state/run/$1" ] || return 1
     read -r pid began_then <"$state/run/$1"
-    [ "$(began "$pid" "/proc/$machine/root")" = "$began_then" ] && echo "$pid"
+    [ -n "$began_then" ] && [ "$(began "$pid" "/proc/$machine/root")" = "$began_then" ] && echo "$pid"
 }
 
 has_ended() { ! running "$1" >/dev/null; }
 
+# Whoever ends at once may be gone before we can see when it began: then the record says just its number.
 launch() {
     local command asked
     define "$1"
@@ -125,7 +126,7 @@ launch() {
         shift 2
         # What they make is as elsewhere: else pods that are not root could not enter their own "/".
         (umask 022 && exec setsid "$@") >>"$log" 2>&1 </dev/null &
-        line=$(<"/proc/$!/stat")
+        { line=$(<"/proc/$!/stat"); } 2>/dev/null
         set -- ${line##*) }
         echo "$! ${20}" >"$record.new"
         mv "$record.new" "$record"' _ "$state/run/$1" "$state/log/$1.log" "${command[@]}" 9>&-

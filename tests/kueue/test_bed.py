@@ -19,6 +19,7 @@ from tests.images import archive
 from tests.kueue_api import Refused
 from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
 from tests.processes import cables, control_groups
+from tests.site import put_program
 
 IMAGE = "busybox:1.36"
 
@@ -315,13 +316,17 @@ def test_a_bed_whose_machine_was_killed_is_cleared_away() -> None:
     subprocess.run([str(SCRIPT), "down", "--name", name], check=True)
 
 
-def test_what_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path) -> None:
+@pytest.mark.parametrize("at_once", [False, True])
+def test_what_does_not_start_is_told_with_the_end_of_its_log(tmp_path: Path, at_once: bool) -> None:
     name = f"broken-{os.getpid()}"
-    broken = tmp_path / "etcd"
-    broken.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n")
-    broken.chmod(0o755)
+    programs = put_program(tmp_path, "etcd", "#!/bin/sh\necho no such luck >&2\nexit 3\n")
+    if at_once:
+        # The shell that starts a program has seen its end before it goes on.
+        wait = f"{programs}/wait"
+        Path(wait).write_text("trap '[ \"$1\" != etcd ] || ${!:+wait $!}' DEBUG\n")
+        put_program(tmp_path, "bash", f'#!/bin/sh\nBASH_ENV={wait} exec /bin/bash "$@"\n')
     up = [str(SCRIPT), "up", "kueue", "--name", name, "--without-node"]
-    assets = {**os.environ, "KUBEBUILDER_ASSETS": str(tmp_path)}
+    assets = {**os.environ, "KUBEBUILDER_ASSETS": programs}
     try:
         done = subprocess.run(up, env=assets, capture_output=True, text=True, check=False)
         assert done.returncode == 1
