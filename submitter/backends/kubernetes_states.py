@@ -18,6 +18,7 @@ LONGEST_MESSAGE = 4096  # bytes
 _OVER = ("Succeeded", "Failed")
 # Conditions with which the cluster says why it ends a pod: its scheduler and its nodes; Kueue.
 _ENDING = ("DisruptionTarget", "TerminationTarget")
+_LOST = "ContainerStatusUnknown"  # a container that its node does not find any more
 
 
 class Line(NamedTuple):
@@ -79,8 +80,18 @@ def lines(pod: Json) -> Iterator[Line]:
 def containers(pod: Json) -> Iterator[Json]:
     """What the pod says of each of its containers."""
     status = pod.get("status") or {}
+    over = status.get("phase") in _OVER
     for key in ("initContainerStatuses", "containerStatuses"):
-        yield from status.get(key) or ()
+        for container in status.get(key) or ():
+            yield _settled(container) if over else container
+
+
+def _settled(container: Json) -> Json:
+    """One of a pod that is over: of some that are lost the node says at first that they wait."""
+    last = (container.get("lastState") or {}).get("terminated") or {}
+    if last.get("reason") == _LOST and (container.get("state") or {}).get("waiting"):
+        return {**container, "state": {"terminated": last}}
+    return container
 
 
 def has_begun(container: Json) -> bool:

@@ -62,7 +62,7 @@ def _of(container: Json) -> Json:
     state = container["state"]
     end = state.get("terminated") or {}
     last = (container.get("lastState") or {}).get("terminated") or {}
-    if end.get("reason") == "ContainerStatusUnknown":
+    if any("ContainerStatusUnknown" in text for text in _texts(end)):
         return dict.fromkeys(("state", "exit", "message", "restarts", "last-exit"), FORGOTTEN)
     return {
         "state": next(iter(state), ""),

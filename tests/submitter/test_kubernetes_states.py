@@ -73,6 +73,21 @@ def test_a_container_that_waits() -> None:
     )
 
 
+def test_a_container_that_an_evicted_pods_node_has_lost() -> None:
+    """It says at first that it waits, and that what it had before is lost."""
+    lost = ended(137, reason="ContainerStatusUnknown", message="could not be located")
+    lost.update(startedAt=None, finishedAt=None)
+    runs = pod("Running", container(running={"startedAt": BEGIN}), version=6)
+    waits = container(1, lost, waiting={"reason": "ContainerCreating"})
+    over = pod("Failed", waits, reason="Evicted", message="too large")
+    main = folded(runs, over).containers["main"]
+    assert main.end is not None
+    assert (main.state, main.restarts, main.end.exit_code) == ("terminated", 1, 137)
+    assert main.end.reason == "ContainerStatusUnknown"
+    assert main.end.message == "Evicted: too large: could not be located"
+    assert states.sighting(over).exit_code == 137
+
+
 def test_a_life() -> None:
     runs = pod("Running", container(running={"startedAt": BEGIN}), version=8)
     over = pod("Failed", container(terminated=ended(7, message="ä")), version=9)
