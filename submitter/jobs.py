@@ -54,6 +54,7 @@ class Keeper:
         self._full = False  # the first of them was not taken when it was last offered
         self._wakes: dict[str, asyncio.Event] = {}
         self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = False
         self._last_look = time.monotonic()
         self._trouble: dict[str, str] = {}
 
@@ -82,13 +83,14 @@ class Keeper:
 
     async def stop(self) -> None:
         """Stop looking; jobs go on."""
+        self._stopping = True
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _repeat(self, name: str, step: Step, pause: Callable[[], float]) -> None:
         wake = self._wakes[name]
-        while True:
+        while not self._stopping:  # wait_for may swallow a cancellation
             wake.clear()
             try:
                 await step()

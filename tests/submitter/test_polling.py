@@ -244,6 +244,23 @@ def test_jobs_are_known_from_the_start_while_the_batch_system_is_away(
     asyncio.run(asyncio.wait_for(begin(), PATIENCE_S))
 
 
+@pytest.mark.parametrize("turns", range(6))
+def test_who_is_awoken_just_then_stops_too(site: Site, entry: Entry, turns: int) -> None:
+    async def stop() -> None:
+        keeper = Keeper(site)
+        await keeper.start()
+        wakes = keeper._wakes.values()
+        while not all(wake._waiters for wake in wakes):  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
+        for wake in wakes:
+            wake.set()
+        for _ in range(turns):  # of the loop, until it is cancelled
+            await asyncio.sleep(0)
+        await keeper.stop()
+
+    asyncio.run(asyncio.wait_for(stop(), PATIENCE_S))
+
+
 FINISHED = "state=finished exit=0 message="
 
 
