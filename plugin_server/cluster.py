@@ -1,16 +1,16 @@
-"""What Kubernetes itself knows: the uids of all pods, and which cluster it is.
+"""What Kubernetes itself knows: the uids of pods, and which cluster it is; and the status of one.
 
-Two calls, for which the plugin's account needs no more than to list pods and to get the namespace
-kube-system. A list is whole or an error: one of which a page is missing is none.
+A list is whole or an error: one of which a page is missing is none.
 """
 
 from __future__ import annotations
 
 import http.client
+import json
 import ssl
 import urllib.parse
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from templates.errors import InterlinkNatsError, one_line
 from templates.json_text import load_json
@@ -21,10 +21,16 @@ PAGES = 10_000
 # Of a pod only its metadata; a server that does not know how sends the pods themselves.
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 LISTS = ("PartialObjectMetadataList", "PodList")
+UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
+JSON, PATCH = "application/json", "application/strategic-merge-patch+json"
 
 
 class ClusterError(InterlinkNatsError):
     """Kubernetes could not be asked, or did not answer as it should: nothing is known."""
+
+
+class PodChanged(InterlinkNatsError):
+    """A pod is not what it was when it was read."""
 
 
 class Access(NamedTuple):
@@ -44,15 +50,39 @@ class Cluster:
 
     def identity(self) -> str:
         """What no other cluster has: the uid of the namespace kube-system, as is the custom."""
-        found = self._get("/api/v1/namespaces/kube-system", "application/json")
+        found = _object(*self._ask("GET", "/api/v1/namespaces/kube-system"))
         return _uid(found, "the namespace kube-system")
 
     def pods(self) -> set[str]:
         """The uids of all pods there are, whatever has become of them."""
+        return self._uids({})
+
+    def unended_pods(self) -> set[str]:
+        """The uids of those that have not ended, as far as Kubernetes knows."""
+        return self._uids({"fieldSelector": UNENDED})
+
+    def pod(self, namespace: str, name: str) -> Optional[dict[str, Any]]:
+        """The whole of it; None when there is none."""
+        status, content = self._ask("GET", _path(namespace, name))
+        return None if status == 404 else _object(status, content)
+
+    def write_status(self, pod: dict[str, Any], status: dict[str, Any]) -> None:
+        """Change the status of a pod; raises ``PodChanged`` if it is not what was read."""
+        metadata = pod["metadata"]
+        precondition = {key: metadata[key] for key in ("uid", "resourceVersion")}
+        body = json.dumps({"metadata": precondition, "status": status}).encode()
+        path = f"{_path(metadata['namespace'], metadata['name'])}/status"
+        code, content = self._ask("PATCH", path, body=body)
+        if code in (404, 409):
+            raise PodChanged(path)
+        _object(code, content)
+
+    def _uids(self, selected: dict[str, str]) -> set[str]:
         uids: set[str] = set()
-        query = {"limit": str(PAGE)}
+        query = {"limit": str(PAGE), **selected}
         for _ in range(PAGES):
-            page = self._get(f"/api/v1/pods?{urllib.parse.urlencode(query)}", PARTIAL)
+            path = f"/api/v1/pods?{urllib.parse.urlencode(query)}"
+            page = _object(*self._ask("GET", path, accept=PARTIAL))
             items, more = _items(page), page.get("metadata")
             if type(more) is not dict or not more.get("resourceVersion"):
                 raise ClusterError("the API server's list of pods is not one")
@@ -62,7 +92,9 @@ class Cluster:
             query["continue"] = str(more["continue"])
         raise ClusterError(f"the API server's list of pods does not end within {PAGES} pages")
 
-    def _get(self, path: str, accept: str) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, *, accept: str = JSON, body: Optional[bytes] = None
+    ) -> tuple[int, bytes]:
         try:
             token = _token(self._access.token_file)
             tls = ssl.create_default_context(cafile=self._access.ca_file or None)
@@ -72,14 +104,20 @@ class Cluster:
             connection = http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=tls)
             try:
                 headers = {"Accept": accept, "Authorization": f"Bearer {token}"}
-                connection.request("GET", self._url.path.rstrip("/") + path, headers=headers)
+                if body is not None:
+                    headers["Content-Type"] = PATCH
+                connection.request(method, self._url.path.rstrip("/") + path, body, headers)
                 answer = connection.getresponse()
-                status, content = answer.status, answer.read()
+                return answer.status, answer.read()
             finally:
                 connection.close()
         except (OSError, http.client.HTTPException, InterlinkNatsError, ValueError) as error:
             raise ClusterError(f"{self._access.url}: {one_line(str(error))}") from None
-        return _object(status, content)
+
+
+def _path(namespace: str, name: str) -> str:
+    quoted = (urllib.parse.quote(word, safe="") for word in (namespace, name))
+    return "/api/v1/namespaces/{}/pods/{}".format(*quoted)
 
 
 def _token(path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Optional
+from typing import Callable
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -50,15 +50,12 @@ class Metrics:
             f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
         )
         service.gateway.on_connected = connections.inc
-        self._cancelled: Optional[Counter] = None
-        if service.orphans is not None:
-            self._cancelled = cancelled = Counter(
-                f"{PREFIX}orphans_cancelled",
-                "Jobs cancelled because Kubernetes no longer knew their pods",
-                ("pool",),
-                registry=self._registry,
-            )
-            service.orphans.on_cancelled = lambda pool: cancelled.labels(pool).inc()
+        self._of_kubernetes: list[Counter] = []
+        if service.orphans is not None and service.unwritten is not None:
+            words = "Jobs cancelled because Kubernetes no longer knew their pods"
+            service.orphans.on_cancelled = self._count_by_pool("orphans_cancelled", words)
+            words = "Ends of pods written into Kubernetes because interLink had not"
+            service.unwritten.on_written = self._count_by_pool("ends_written", words)
         endpoints = ("create", "delete", "status", "getLogs")
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
@@ -83,11 +80,17 @@ class Metrics:
         self._calls[endpoint, outcome].inc()
         self._seconds[endpoint].observe(time.perf_counter() - start)
 
+    def _count_by_pool(self, name: str, words: str) -> Callable[[str], None]:
+        """A counter of what is done to pods and jobs because of what Kubernetes says."""
+        counter = Counter(f"{PREFIX}{name}", words, ("pool",), registry=self._registry)
+        self._of_kubernetes.append(counter)
+        return lambda pool: counter.labels(pool).inc()
+
     def page(self) -> bytes:
         """Everything, as Prometheus reads it."""
-        if self._cancelled is not None:
+        for counter in self._of_kubernetes:
             for pool in self._service.pools.known():
-                self._cancelled.labels(pool)  # 0 before the first one: else nobody saw it rise to 1
+                counter.labels(pool)  # 0 before the first one: else nobody saw it rise to 1
         registry = CollectorRegistry()
         if self._shared:
             MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]

@@ -24,6 +24,7 @@ from plugin_server.snapshots import Snapshots
 from plugin_server.states_table import StatesTable
 from plugin_server.statuses import Statuses
 from plugin_server.unknown_pods import UnknownPods, UnknownSettings
+from plugin_server.unwritten import UnwrittenEnds
 from templates.names import job_name
 from templates.program_settings import link_settings
 from templates.publications import Config, Resources
@@ -80,16 +81,20 @@ class Service:
         self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
         self._default_pool = settings.default_pool
         self.longest_s = settings.create_timeout_s + LAST_WORD_S
-        self.orphans = self._orphans(settings.orphans)
+        self.orphans: Optional[Orphans] = None
+        self.unwritten: Optional[UnwrittenEnds] = None
+        if settings.orphans.api_server:
+            self._ask_kubernetes(settings.orphans)
 
-    def _orphans(self, settings: OrphanSettings) -> Optional[Orphans]:
-        if not settings.api_server:
-            return None
-        access = Access(settings.api_server, settings.token_file, settings.ca_file)
+    def _ask_kubernetes(self, settings: OrphanSettings) -> None:
+        cluster = Cluster(Access(settings.api_server, settings.token_file, settings.ca_file))
         limits = (settings.after_s, settings.at_once)
-        orphans = Orphans(Cluster(access), limits, self.table, self.pools, self.deletions)
+        orphans = Orphans(cluster, limits, self.table, self.pools, self.deletions)
+        self.orphans = orphans
         self.creates.origin = lambda: orphans.origin
-        return orphans
+        self.unwritten = UnwrittenEnds(
+            cluster, settings.end_after_s, self.table, self.deletions, lambda: orphans.origin
+        )
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -99,8 +104,9 @@ class Service:
             self._store.start()
         self.bridge.start()
         self.bridge.call(self._start(), START_S)
-        if self.orphans is not None:
-            self.orphans.start()
+        for looking in (self.orphans, self.unwritten):
+            if looking is not None:
+                looking.start()
 
     async def _start(self) -> None:
         await self.gateway.start()
@@ -108,8 +114,9 @@ class Service:
 
     def stop(self) -> None:
         """Close the connection and end the threads."""
-        if self.orphans is not None:
-            self.orphans.stop()
+        for looking in (self.orphans, self.unwritten):
+            if looking is not None:
+                looking.stop()
         try:
             self.bridge.call(self._stop(), START_S)
         except BridgeError as error:

@@ -44,7 +44,7 @@ class Redis:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Jobs whose pods Kubernetes no longer knows; looked for only where there is an account."""
+    """Jobs whose pods are gone, and ends that Kubernetes does not know; only with an account."""
 
     api_server: Word = ""
     """https:// URL of the API server, or in-cluster for the account of the plugin's own pod; empty:
@@ -55,6 +55,8 @@ class Orphans:
     """Certificates of the API server's CAs; empty: those of the system, or of the own pod."""
     after_s: Count = 600
     """How long Kubernetes must not have known a job's pod before the job is cancelled."""
+    end_after_s: Count = 60
+    """How long Kubernetes may not know that a pod has ended before the plugin writes it there."""
     at_once: Count = 20
     """The brake: so many orphans of a pool, or one in twenty of its jobs if that is more, are
     cancelled within an hour; when there are more, none is."""
@@ -102,7 +104,8 @@ class Settings:
     redis: Redis = field(default_factory=Redis)
     """A store that makes a restarted plugin quicker; nothing is wrong without it."""
     orphans: Orphans = field(default_factory=Orphans)
-    """Jobs whose pods Kubernetes no longer knows; looked for only where there is an account."""
+    """Jobs whose pods Kubernetes no longer knows, and pods of which it does not know that they have
+    ended; looked for only where there is an account."""
     server: Server = field(default_factory=Server)
     """The HTTP server."""
     logging: Logging = field(default_factory=Logging)
