@@ -17,6 +17,7 @@ import contextlib
 import functools
 import json
 import os
+import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -216,6 +217,7 @@ def running(
     """A bed of this name; what it needs is built first. When it does not come up, its logs stay.
 
     With sites, the whole chain up to jobs there is in it. Further options are those of the script.
+    BED_LOGS in the environment is a directory to keep logs in, for who looks for what has failed.
     """
     options = ["--name", name, "--kueue", kueue, "--tied", *options]
     options += [] if node else ["--without-node"]
@@ -228,12 +230,23 @@ def running(
         finally:
             os.close(reading)
         word = next(line for line in told.splitlines() if line.startswith("export KUBECONFIG="))
+        bed = KueueBed(name, kueue, Path(word.partition("=")[2]))
         try:
-            yield KueueBed(name, kueue, Path(word.partition("=")[2]))
+            yield bed
         finally:
+            _keep_logs(bed, os.environ.get("BED_LOGS"))
             _script("down", "--name", name)
     finally:
         os.close(writing)
+
+
+def _keep_logs(bed: KueueBed, folder: Optional[str]) -> None:
+    """Of the bed's own programs, of its sites', and of beds that are clusters of its sites."""
+    if folder:
+        beds = bed.kubeconfig.parent.parent
+        for state in (bed.kubeconfig.parent, *beds.glob(f"{bed.name}-*/")):
+            for place in (state / "log", *state.glob("sites/*/log")):
+                shutil.copytree(place, Path(folder) / place.relative_to(beds), dirs_exist_ok=True)
 
 
 @functools.cache

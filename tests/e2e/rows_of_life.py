@@ -113,8 +113,9 @@ row(
 
 # --- hooks, probes --------------------------------------------------------------------------------
 
-SECOND = "test -e /d/x && {{ {}; exit 0; }}; >/d/x; trap 'exit 5' TERM; echo first; " + WAIT
-FAILS = probe(execute("exit 1"), initialDelaySeconds=2, failureThreshold=1)
+SECOND = "test -e /d/y && {{ {}; exit 0; }}; trap 'mv /d/x /d/y; exit 5' TERM; echo first; >/d/x; "
+SECOND += WAIT
+FAILS = probe(execute("test ! -e /d/x"), failureThreshold=1)
 LIVES = probe(execute(">/d/live"))
 UNTIL_LIVE = "until test -e /d/live; do sleep 0.1; done; echo lived"
 

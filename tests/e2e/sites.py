@@ -7,8 +7,23 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.users import User
-from tests.kueue_bed import KueueBed
+from tests.kueue_bed import KueueBed, until
 from tests.slurm_site import SlurmSite
+
+# Where a script waits until a test lets it go on.
+HELD = ">/tmp/held; until test -e /tmp/go; do sleep 0.1; done"
+
+
+def let_go(chain: KueueBed, site: str, user: User, pod: str) -> None:
+    """Have the container of a pod go on that is held at a site."""
+    (directory,) = directories(chain, site, uid_of(user, pod))
+
+    def held() -> list[Path]:
+        found = [path.with_name("go") for path in directory.glob("scratch/.tmp-*/tmp/held")]
+        return [path for path in found if not path.exists()]
+
+    (go,) = until(held, what=f"{pod} to be held")
+    go.touch()
 
 
 @contextlib.contextmanager

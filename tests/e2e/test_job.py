@@ -7,6 +7,8 @@ from typing import Any
 
 import yaml
 
+from tests.e2e.conftest import SITES
+from tests.e2e.sites import HELD, let_go
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import REPO, KueueBed, until
 from tests.site import BUSYBOX, pod, sh
@@ -103,37 +105,31 @@ def restarts_of(user: User, name: str) -> int:
     return found
 
 
-def test_init_containers_are_seen_one_after_the_other(user: User) -> None:
-    slow = sh("sleep 12")
-    inits = [{"name": name, "image": BUSYBOX, **slow} for name in ("i1", "i2")]
-    user.create(*(placed(place, place, slow, initContainers=inits) for place in PLACES))
-    seen: dict[str, list[str]] = {place: [] for place in PLACES}
+def test_init_containers_are_seen_one_after_the_other(chain: KueueBed, user: User) -> None:
+    inits = [{"name": name, "image": BUSYBOX, **sh(HELD)} for name in ("i1", "i2")]
+    user.create(*(placed(place, place, sh(HELD), initContainers=inits) for place in PLACES))
+    for container, wanted in (
+        ("i1", "Pending: running waiting waiting"),
+        ("i2", "Pending: terminated running waiting"),
+        ("c0", "Running: terminated terminated running"),
+    ):
+        for place in PLACES:
+            until_shown(user, place, wanted)
+        inside = ("--namespace", user.name, "here", "--container", container)
+        chain.kubectl("exec", *inside, "--", "touch", "/tmp/go")
+        for site in SITES:
+            let_go(chain, site, user, site)
+    for place in PLACES:
+        until_shown(user, place, "Succeeded: terminated terminated terminated")
+
+
+def until_shown(user: User, name: str, wanted: str) -> None:
+    """Wait for a phase of a pod and the states of its containers, init containers first."""
 
     def look() -> bool:
-        """Note what is new; whether all of them have ended."""
-        ended = 0
-        for place, states in seen.items():
-            status = user.pod(place)["status"]
-            ended += status["phase"] == "Succeeded"
-            found = f"{status['phase']}: {' '.join(states_of(status))}"
-            if found not in states:
-                states.append(found)
-        return ended == len(seen)
+        status = user.pod(name)["status"]
+        every = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
+        states = [next(iter(found["state"])) for found in every]
+        return f"{status['phase']}: {' '.join(states)}" == wanted
 
-    until(look, 180, "the end of all of them")
-    for place, states in seen.items():
-        assert [found for found in WANTED if found in states] == WANTED, (place, states)
-        assert sorted(states.index(found) for found in WANTED) == list(map(states.index, WANTED))
-
-
-WANTED = [
-    "Pending: running waiting waiting",
-    "Pending: terminated running waiting",
-    "Running: terminated terminated running",
-    "Succeeded: terminated terminated terminated",
-]
-
-
-def states_of(status: dict[str, Any]) -> list[str]:
-    every = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
-    return [next(iter(found["state"])) for found in every]
+    until(look, 90, f"{name}: {wanted}")

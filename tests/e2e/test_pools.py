@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.queues import Queue
-from tests.e2e.sites import full
+from tests.e2e.sites import HELD, full, let_go
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
 from tests.kueue_bed import KueueBed, until
 
@@ -86,10 +86,11 @@ def test_a_pool_goes_and_comes_back(chain: KueueBed, queue: Queue) -> None:
     queue.sites.update(poolTimeout=15, riseAfter=0)
     queue.apply()
     queue.until_there()
-    queue.job("before", "echo begun; sleep 25; echo ended")
+    queue.job("before", f"echo begun; {HELD}; echo ended")
     assert user.until_admitted("before") == queue.flavor("host")
     (pod,) = until(lambda: user.pods_of("before"))
-    user.until_phase(pod["metadata"]["name"], "Running")
+    name = pod["metadata"]["name"]
+    user.until_phase(name, "Running")
     site = chain.site("host")
     site.stop("submitter")
     try:
@@ -98,6 +99,7 @@ def test_a_pool_goes_and_comes_back(chain: KueueBed, queue: Queue) -> None:
         assert user.until_admitted("meanwhile") == queue.flavor("slurm")
         user.until_job("meanwhile", "Complete")
         assert user.flavor_of("before") == queue.flavor("host")
+        let_go(chain, "host", user, name)
     finally:
         site.start("submitter")
     queue.until_there()
@@ -108,18 +110,22 @@ def test_a_pool_goes_and_comes_back(chain: KueueBed, queue: Queue) -> None:
     user.until_job("after", "Complete")
 
 
-def test_a_pool_under_drain_takes_no_more_jobs(queue: Queue) -> None:
+def test_a_pool_under_drain_takes_no_more_jobs(chain: KueueBed, queue: Queue) -> None:
     user = queue.user
     queue.apply()
     queue.until_there()
-    queue.job("runs", "sleep 12")
+    queue.job("runs", HELD)
     assert user.until_admitted("runs") == queue.flavor("host")
+    (pod,) = until(lambda: user.pods_of("runs"))
+    name = pod["metadata"]["name"]
+    user.until_phase(name, "Running")
     queue.apply(drain=["host"])
     queue.until_pools(host="Draining")
     queue.job("next", "true")
     assert user.until_admitted("next") == queue.flavor("slurm")
-    for name in ("runs", "next"):
-        user.until_job(name, "Complete")
+    user.until_job("next", "Complete")
+    let_go(chain, "host", user, name)
+    user.until_job("runs", "Complete")
     assert user.flavor_of("runs") == queue.flavor("host")
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.sites import HELD, let_go
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import SCRIPT, KueueBed, until
 from tests.site import pod, sh
@@ -21,8 +22,8 @@ KNOWN = Path(__file__).parents[1] / "data" / "recordings" / "0.5.2-pre2"
 
 
 def talker(name: str) -> dict[str, Any]:
-    """A pod with a token, which talks for a while."""
-    container = sh("echo one; sleep 8; echo two", resources={"requests": {"cpu": "100m"}})
+    """A pod with a token, which talks before it is held and afterwards."""
+    container = sh(f"echo one; {HELD}; echo two", resources={"requests": {"cpu": "100m"}})
     place = {"kubernetes.io/hostname": VIRTUAL_NODE}
     return pod(container, name=name, nodeSelector=place, tolerations=goes_to("host"))
 
@@ -45,6 +46,7 @@ def folder(chain: KueueBed, tmp_path: Path) -> Iterator[Path]:
 def test_what_interlink_sends_is_kept(chain: KueueBed, user: User, folder: Path) -> None:
     user.create(talker("plain"))
     user.until_phase("plain", "Running")
+    let_go(chain, "host", user, "plain")
     assert user.log("plain", "--follow") == "one\ntwo\n"
     user.until_ended("plain")
     user.kubectl("delete", "pod", "plain")
@@ -85,5 +87,6 @@ def test_after_a_recording_all_goes_its_old_way(
     before = set(folder.iterdir())
     user.create(talker("after"))
     user.until_phase("after", "Running")
+    let_go(chain, "host", user, "after")
     assert user.log("after", "--follow") == "one\ntwo\n"
     assert set(folder.iterdir()) == before
