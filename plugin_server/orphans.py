@@ -13,13 +13,13 @@ Whoever wrongly cancels a job destroys work, so a job is an orphan only if
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Collection, Iterable
 from typing import Callable, NamedTuple, Optional
 
-from plugin_server.cluster import Cluster, ClusterError
+from plugin_server.cluster import Cluster
 from plugin_server.deleting import Deletions
+from plugin_server.looking import Looking
 from plugin_server.pools import Pools
 from plugin_server.states_table import StatesTable
 from templates.states import JobStatus
@@ -73,7 +73,7 @@ class Missing:
 
 
 class Orphans:
-    """Looks for orphans every now and then, in a thread of its own."""
+    """Looks for orphans, and cancels them."""
 
     def __init__(
         self,
@@ -93,42 +93,19 @@ class Orphans:
         self._missing = Missing(after_s)
         self._brake = Brake(at_once)
         self._pause_s = min(LONGEST_PAUSE_S, max(after_s / 5, 0.5))
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name="orphans", daemon=True)
-        self._trouble = ""
+        self.looking = Looking("orphans", self.look, self._pause)
         self.origin = ""  # of the jobs that are created here; empty as long as it is not known
         self.listed_at: Optional[float] = None
         self.held: dict[str, int] = {}  # pool -> orphans that the brake has held back
         self.on_cancelled: Callable[[str], object] = lambda pool: None
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; what it asks Kubernetes just now is not waited for."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(1)
 
     @property
     def silent_s(self) -> float:
         """How long ago Kubernetes has last said which pods there are."""
         return self._clock() - self.listed_at if self.listed_at is not None else float("inf")
 
-    def _keep_looking(self) -> None:
-        while True:
-            trouble = ""
-            try:
-                self.look()
-            except ClusterError as error:
-                trouble = str(error)
-            if trouble != self._trouble:
-                self._trouble = trouble
-                logger.warning("orphans: %s", trouble or "Kubernetes answers again")
-            pause_s = self._pause_s if self.origin else min(self._pause_s, NO_ORIGIN_PAUSE_S)
-            if self._stopping.wait(pause_s):
-                return
+    def _pause(self) -> float:
+        return self._pause_s if self.origin else min(self._pause_s, NO_ORIGIN_PAUSE_S)
 
     def look(self) -> None:
         """Cancel what has become an orphan; raises ``ClusterError``."""
@@ -143,7 +120,7 @@ class Orphans:
         held = {}
         for pool, jobs in orphans.items():
             known = sum(one.pool == pool for one in candidates)
-            if self._stopping.is_set():
+            if self.looking.is_over:
                 return
             if self._brake.lets_pass(pool, len(jobs), known, asked_at):
                 self._cancel(pool, jobs)

@@ -104,9 +104,9 @@ class Service:
             self._store.start()
         self.bridge.start()
         self.bridge.call(self._start(), START_S)
-        for looking in (self.orphans, self.unwritten):
-            if looking is not None:
-                looking.start()
+        for looks in (self.orphans, self.unwritten):
+            if looks is not None:
+                looks.looking.start()
 
     async def _start(self) -> None:
         await self.gateway.start()
@@ -114,9 +114,9 @@ class Service:
 
     def stop(self) -> None:
         """Close the connection and end the threads."""
-        for looking in (self.orphans, self.unwritten):
-            if looking is not None:
-                looking.stop()
+        for looks in (self.orphans, self.unwritten):
+            if looks is not None:
+                looks.looking.stop()
         try:
             self.bridge.call(self._stop(), START_S)
         except BridgeError as error:

@@ -13,15 +13,15 @@ changed, and nothing at all when the pod has changed since it was read.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Callable
 
 from plugin_server.asked import Asked, read
-from plugin_server.cluster import Cluster, ClusterError, PodChanged
+from plugin_server.cluster import Cluster, PodChanged
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Malformed
+from plugin_server.looking import Looking
 from plugin_server.states_table import StatesTable
 from plugin_server.status import pod_status, stamp
 from templates.states import ENDED, JobStatus
@@ -34,7 +34,7 @@ Json = Mapping[str, Any]
 
 
 class UnwrittenEnds:
-    """Looks for such pods every now and then, in a thread of its own."""
+    """Looks for such pods, and writes down their ends."""
 
     def __init__(
         self,
@@ -43,42 +43,16 @@ class UnwrittenEnds:
         table: StatesTable,
         deletions: Deletions,
         origin: Callable[[], str],  # of this cluster's jobs; empty as long as it is not known
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._after_s = after_s
         self._table = table
         self._deletions = deletions
         self._origin = origin
-        self._clock = clock
         self._since: dict[str, float] = {}  # uid -> when it was first known that it has ended
         self._written: set[str] = set()
-        self._trouble = ""
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name="ends", daemon=True)
+        self.looking = Looking("ends", self.look, lambda: max(after_s / 4, 0.5))
         self.on_written: Callable[[str], object] = lambda pool: None
-
-    def start(self) -> None:
-        """Begin to look."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """End the thread; what it asks Kubernetes just now is not waited for."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join(1)
-
-    def _keep_looking(self) -> None:
-        while not self._stopping.wait(max(self._after_s / 4, 0.5)):
-            trouble = ""
-            try:
-                self.look()
-            except ClusterError as error:
-                trouble = str(error)
-            if trouble != self._trouble:
-                self._trouble = trouble
-                words = f"ends that Kubernetes has not heard of: {trouble}"
-                logger.warning("%s", words if trouble else "Kubernetes hears of all ends again")
 
     def look(self) -> None:
         """Write down what is due; raises ``ClusterError``."""
@@ -88,12 +62,12 @@ class UnwrittenEnds:
         unended = self._cluster.unended_pods()
         self._written.update(due.keys() - unended)
         for uid, (pool, job) in due.items():
-            if uid in unended and not self._stopping.is_set():
+            if uid in unended and not self.looking.is_over:
                 self._write(pool, job)
 
     def _due(self) -> dict[str, tuple[str, JobStatus]]:
         """Jobs that ended long enough ago, and of which nobody knows yet that Kubernetes knows."""
-        origin, now = self._origin(), self._clock()
+        origin, now = self._origin(), time.monotonic()
         ended = {
             job.uid: (pool, job)
             for pool, job in (self._table.of_origin(origin) if origin else ())
