@@ -48,10 +48,11 @@ def forgotten(found: Json) -> set[str]:
 
 
 def _is_forgotten(what: str, value: Any) -> bool:
+    if value is FORGOTTEN:
+        return True
     if what.endswith("/last-exit"):
         return value is None
-    gone = what.endswith("/log") and str(value).startswith("unable to retrieve container logs")
-    return value is FORGOTTEN or gone
+    return what.endswith("/log") and str(value).startswith("unable to retrieve container logs")
 
 
 def _texts(of: Json) -> list[str]:
@@ -62,7 +63,8 @@ def _of(container: Json) -> Json:
     state = container["state"]
     end = state.get("terminated") or {}
     last = (container.get("lastState") or {}).get("terminated") or {}
-    if any("ContainerStatusUnknown" in text for text in _texts(end)):
+    # It is said to wait first, and to have been ended later; interLink puts the reason into words.
+    if any("ContainerStatusUnknown" in text for text in _texts(end or last)):
         return dict.fromkeys(("state", "exit", "message", "restarts", "last-exit"), FORGOTTEN)
     return {
         "state": next(iter(state), ""),
