@@ -35,6 +35,9 @@ class Shown(NamedTuple):
     message: str
 
 
+NOTHING = Shown("", 0, "", "", "")
+
+
 class Asked(NamedTuple):
     """A pod whose status is asked for, or that is to be deleted."""
 
@@ -43,7 +46,7 @@ class Asked(NamedTuple):
     namespace: str
     adopted: bool  # the virtual kubelet has had an answer to a create of it
     deleting: bool
-    pool: str  # that it names; empty if it names none
+    pool: str  # that it names; empty if it names none, or what cannot be one
     restart_policy: str
     inits: tuple[Listed, ...]
     mains: tuple[Listed, ...]
@@ -84,13 +87,13 @@ def _read(raw: Mapping[str, Any], where: str) -> Asked:
         namespace=text_at(metadata, "namespace", f"{where}.metadata"),
         adopted=JOB_ID in annotations,
         deleting=bool(metadata.get("deletionTimestamp")),
-        pool=named_pool(tolerations, annotations),
+        pool=_pool(tolerations, annotations),
         restart_policy=text_at(spec, "restartPolicy", f"{where}.spec", "Always"),
         inits=_listed(spec, "initContainers", where),
         mains=_listed(spec, "containers", where),
         shown=(
             *_shown(status, "initContainerStatuses", where),
-            *_shown(status, "containerStatuses", where),
+            *_mains_shown(status, where),
         ),
     )
 
@@ -103,6 +106,14 @@ def named_pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
     if annotations.get(POOL_ANNOTATION):
         return check_token(f"annotation {POOL_ANNOTATION}", annotations[POOL_ANNOTATION])
     return ""
+
+
+def _pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
+    """A pod that names what cannot be a pool was refused, and is asked for all the same."""
+    try:
+        return named_pool(tolerations, annotations)
+    except PodRejected:
+        return ""
 
 
 def grace_period(raw: Mapping[str, Any]) -> Optional[int]:
@@ -138,13 +149,25 @@ def _shown(status: Mapping[str, Any], key: str, where: str) -> list[tuple[str, S
     ]
 
 
+def _mains_shown(status: Mapping[str, Any], where: str) -> list[tuple[str, Shown]]:
+    """What it says of main containers, but for what it has made up.
+
+    Before 0.6 they run as soon as it has sent the pod, which is Pending; one that we have said to
+    run makes the pod Running.
+    """
+    found = _shown(status, "containerStatuses", where)
+    if status.get("phase") != "Pending":
+        return found
+    return [(name, NOTHING if shown.state == "running" else shown) for name, shown in found]
+
+
 def _state(state: Mapping[str, Any], where: str) -> Shown:
     """Terminated counts more than waiting, and that more than running, as interLink has it."""
     for kind in ("terminated", "waiting", "running"):
         if type(state.get(kind)) is dict:
             break
     else:
-        return Shown("", 0, "", "", "")
+        return NOTHING
     if kind != "terminated":
         return Shown(kind, 0, "", "", "")
     end = state["terminated"]

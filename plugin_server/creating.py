@@ -6,9 +6,9 @@ import asyncio
 import json
 import logging
 import time
-from typing import Any, Callable, NamedTuple, TypeVar
+from typing import Any, Callable, NamedTuple, Optional, TypeVar, Union
 
-from plugin_server.asked import named_pool
+from plugin_server.asked import Asked, decode, named_pool, read
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.gateway import Gateway
@@ -65,10 +65,11 @@ class Creates:
         deadline = time.monotonic() + self._settings.timeout_s
         at_once = self._settings.at_once
         if self._waiting >= at_once:
-            raise Busy(f"nothing was submitted: {at_once} pods wait for their sites; try it later")
+            words = f"nothing was submitted: {at_once} pods wait for their sites; try it later"
+            raise await self._unread(body, Busy(words))
         self._waiting += 1
         try:
-            pod = await _aside(len(body), _read, body)
+            pod = await self._read(body)
             job = await self._once(pod, len(body), deadline)
         finally:
             self._waiting -= 1
@@ -78,6 +79,25 @@ class Creates:
         """Return when those that have begun are answered, or after so long."""
         if self._running:
             await asyncio.wait(self._running.values(), timeout=timeout_s)
+
+    async def _read(self, body: bytes) -> Pod:
+        try:
+            return await _aside(len(body), read_create_request, body)
+        except PodRejected as error:
+            raise await self._unread(body, Malformed(f"nothing was submitted: {error}")) from None
+
+    async def _unread(self, body: bytes, error: Refused) -> Refused:
+        """The error, noted for the pod that was sent, if that says whose it is."""
+        pod = await _aside(len(body), _whose, body)
+        if pod is not None:
+            self._note(pod, error)
+        return error
+
+    def _note(self, pod: Union[Pod, Asked], error: Refused) -> None:
+        """Say why a pod was refused: to the log, and to who asks how it is doing."""
+        logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
+        if not isinstance(error, Deleted):  # then nobody asks
+            self._table.refusals.note(pod.uid, str(error))
 
     async def _once(self, pod: Pod, size: int, deadline: float) -> str:
         """One submission per pod, however often it is asked for at the same time."""
@@ -89,9 +109,7 @@ class Creates:
             job = await self._submit(pod, size, deadline)
         except BaseException as error:
             if isinstance(error, Refused):
-                logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
-                if not isinstance(error, Deleted):  # then nobody asks how it is doing
-                    self._table.refusals.note(pod.uid, str(error))
+                self._note(pod, error)
             mine.set_exception(error)
             mine.exception()  # heard, even if nobody else waits for it
             raise
@@ -169,11 +187,13 @@ async def _aside(size: int, work: Callable[..., Result], *arguments: Any) -> Res
     return await asyncio.to_thread(work, *arguments)
 
 
-def _read(body: bytes) -> Pod:
+def _whose(body: bytes) -> Optional[Asked]:
+    """The pod of a request, as far as it takes to name it; None when it cannot be told."""
     try:
-        return read_create_request(body)
-    except PodRejected as error:
-        raise Malformed(f"nothing was submitted: {error}") from None
+        request = decode(body)
+        return read(request.get("pod") if type(request) is dict else request)
+    except Malformed:
+        return None
 
 
 async def _result(first: asyncio.Future[str], timeout_s: float) -> str:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import time
 from typing import Any, Optional
 
-from plugin_server.asked import Asked, Listed, Shown
+from plugin_server.asked import NOTHING, Asked, Listed, Shown
 from templates.pod import INIT, SIDECAR
 from templates.results import RUNNING, TERMINATED, ContainerState, End
 from templates.states import ENDED, INITIALIZING, STARTED, JobStatus
@@ -81,7 +81,7 @@ def lost_status(asked: Asked, job: str, words: str) -> dict[str, Any]:
     inits = [
         _entry(listed, {"terminated": _as_shown(shown[listed.name])})
         for listed in asked.inits
-        if shown.get(listed.name, Shown("", 0, "", "", "")).state == "terminated"
+        if shown.get(listed.name, NOTHING).state == "terminated"
     ]
     return _element(asked, job, inits, mains)
 

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.e2e.outcomes import differences, forgotten, outcome
-from tests.e2e.row import CLAIM, CLUSTER, RUNTIMES
+from tests.e2e.row import CLAIM, CLUSTER, EPHEMERAL, NO_PLACE, RUNTIMES
 from tests.e2e.rows import ROWS
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import KueueBed
 
 Json = dict[str, Any]
 HERE = "here"
+CLAIMS = (CLAIM, NO_PLACE, EPHEMERAL)
 
 
 class Places:
@@ -25,9 +26,10 @@ class Places:
         self.users = {place: User(bed, f"rows-{place}-{name}") for place in (HERE, *sites)}
         for place, user in self.users.items():
             needs = {need["metadata"]["name"]: need for row in ROWS.values() for need in row.needs}
-            user.bed.apply(_volume(user.name))
-            user.create(*needs.values(), _claim(user.name))
-            user.create(*(_placed(row.pod, place) for row in ROWS.values()))
+            user.bed.apply(*(_volume(user.name, claim) for claim in CLAIMS))
+            user.create(*needs.values(), *(_claim(user.name, claim) for claim in (CLAIM, NO_PLACE)))
+            rows = [row for row in ROWS.values() if place != HERE or row.runs_somewhere]
+            user.create(*(_placed(row.pod, place) for row in rows))
 
     def compare(self, site: str, name: str) -> None:
         """Wait for the end of a row, which has to be that on the real node but for its limits."""
@@ -54,30 +56,36 @@ class Places:
     def leave(self) -> None:
         for user in self.users.values():
             user.go()
-            user.bed.kubectl("delete", "persistentvolume", user.name, "--wait=false")
+            volumes = [_volume_of(user.name, claim) for claim in CLAIMS]
+            user.bed.kubectl("delete", "persistentvolume", *volumes, "--wait=false")
 
 
-def _volume(namespace: str) -> Json:
-    """What the claim is bound to on the real node: a directory in the bed's memory."""
+def _volume_of(namespace: str, claim: str) -> str:
+    return f"{namespace}-{claim}"
+
+
+def _volume(namespace: str, claim: str) -> Json:
+    """What a claim is bound to on the real node: a directory in the bed's memory."""
+    name = _volume_of(namespace, claim)
     spec = {
         "storageClassName": "",
         "accessModes": ["ReadWriteOnce"],
         "capacity": {"storage": "1Mi"},
-        "hostPath": {"path": f"/run/{namespace}", "type": "DirectoryOrCreate"},
-        "claimRef": {"namespace": namespace, "name": CLAIM},
+        "hostPath": {"path": f"/run/{name}", "type": "DirectoryOrCreate"},
+        "claimRef": {"namespace": namespace, "name": claim},
     }
-    metadata = {"name": namespace}
+    metadata = {"name": name}
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": metadata, "spec": spec}
 
 
-def _claim(volume: str) -> Json:
+def _claim(namespace: str, claim: str) -> Json:
     spec = {
         "storageClassName": "",
         "accessModes": ["ReadWriteOnce"],
-        "volumeName": volume,
+        "volumeName": _volume_of(namespace, claim),
         "resources": {"requests": {"storage": "1Mi"}},
     }
-    metadata = {"name": CLAIM}
+    metadata = {"name": claim}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": spec}
 
 

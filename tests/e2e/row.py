@@ -34,6 +34,10 @@ class Row(NamedTuple):
     under: Mapping[str, Limits]  # besides, by the runtime
     refused: Mapping[str, str]  # the words of a refusal, by the runtime
 
+    @property
+    def runs_somewhere(self) -> bool:
+        return self.refused.keys() != {*RUNTIMES.values()}
+
     def limits(self, site: str) -> Limits:
         """What differs at a site of this kind."""
         return {**self.everywhere, **self.under.get(RUNTIMES[site], {})}
@@ -54,6 +58,12 @@ def row(
     """Note one."""
     made = pod(*containers, name=name, **spec)
     ROWS[name] = Row(made, needs, differs or {}, under or {}, refused or {})
+
+
+def refusal(name: str, words: str, *containers: Json, cluster: str = "", **spec: Any) -> None:
+    """Note one that no site can give; a cluster may say so in other words."""
+    refused = {**dict.fromkeys(RUNTIMES.values(), words), CLUSTER: cluster or words}
+    row(name, *containers, refused=refused, **spec)
 
 
 def mount(name: str, path: str, **more: Any) -> Json:
@@ -78,8 +88,10 @@ WAIT = "while :; do sleep 0.1; done"
 # Where docs/limits.md says what becomes of reasons.
 IN_THE_MESSAGE = "stand in its message"
 
-# What each namespace has, and each site a place for.
-CLAIM = "shared"
+# Claims that each namespace has: each site has a place for the first, none for the second, and the
+# third is made for a pod.
+CLAIM, NO_PLACE = "shared", "elsewhere"
+EPHEMERAL = "ephemeral-d"  # of the pod, and of its volume
 
 # A volume that the containers of a pod share, and their next starts.
 D = [{"name": "d", "emptyDir": {}}]

@@ -105,6 +105,19 @@ row(
     needs=(WORDS, KEYS),
 )
 
+row(
+    "secret-variables",
+    sh(
+        'echo "$S_password $S_user $user"',
+        env=[{"name": "user", "value": "own"}],
+        envFrom=[
+            {"secretRef": {"name": "keys"}, "prefix": "S_"},
+            {"secretRef": {"name": "keys"}},
+            {"secretRef": {"name": "not-there", "optional": True}},
+        ],
+    ),
+    needs=(KEYS,),
+)
 row("big-variable", sh('echo "${#BIG}"', env=[{"name": "BIG", "value": "x" * 100_000}]))
 row("home", sh('echo "$HOME"; cd; pwd'))
 row("pod-name", sh('echo "$HOSTNAME"'))

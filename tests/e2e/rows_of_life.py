@@ -182,3 +182,36 @@ for kind, port, action in (
         ),
         volumes=D,
     )
+
+# A server whose only program notes that it was called.
+SERVE = "mkdir -p /d/www/cgi-bin; cd /d/www/cgi-bin; "
+SERVE += "printf '#!/bin/sh\\necho called >/d/hook; echo\\n' >stop; chmod +x stop; "
+SERVE += "httpd -p 18125 -h /d/www; "
+row(
+    "pre-stop-http",
+    sh(
+        f"test -e /d/y || {{ {SERVE} }}; {SECOND.format('cat /d/hook')}",
+        volumeMounts=ON_D,
+        livenessProbe=FAILS,
+        lifecycle={"preStop": {"httpGet": {"port": 18125, "path": "/cgi-bin/stop"}}},
+    ),
+    restartPolicy="OnFailure",
+    terminationGracePeriodSeconds=20,
+    volumes=D,
+)
+row(
+    "pre-stop-sleep",
+    sh(
+        "test -e /d/y && { cat /d/y; exit 0; }; "
+        "trap 'echo $(($(date +%s) - $(cat /d/failed) >= 2)) >/d/y; exit 5' TERM; >/d/x; " + WAIT,
+        volumeMounts=ON_D,
+        livenessProbe=probe(
+            execute("test ! -e /d/x || { test -e /d/failed || date +%s >/d/failed; exit 1; }"),
+            failureThreshold=1,
+        ),
+        lifecycle={"preStop": {"sleep": {"seconds": 3}}},
+    ),
+    restartPolicy="OnFailure",
+    terminationGracePeriodSeconds=20,
+    volumes=D,
+)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.e2e.row import (
     CLAIM,
     CLUSTER,
+    EPHEMERAL,
     IN_THE_MESSAGE,
     KEYS,
     SHOW,
@@ -171,6 +172,39 @@ row(
     "claim",
     sh("echo kept >/c/x; cat /c/x", volumeMounts=[mount("c", "/c")]),
     volumes=[{"name": "c", "persistentVolumeClaim": {"claimName": CLAIM}}],
+)
+row(
+    EPHEMERAL.partition("-")[0],
+    sh("echo kept >/d/x; cat /d/x", volumeMounts=[mount("d", "/d")]),
+    volumes=[
+        {
+            "name": "d",
+            "ephemeral": {
+                "volumeClaimTemplate": {
+                    "spec": {
+                        "storageClassName": "",
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Mi"}},
+                    }
+                }
+            },
+        }
+    ],
+)
+row(
+    "optional-key",
+    sh("ls /c", volumeMounts=[mount("c", "/c")]),
+    needs=(WORDS,),
+    volumes=[
+        {
+            "name": "c",
+            "configMap": {
+                "name": "words",
+                "items": [{"key": key, "path": key} for key in ("a", "not-there")],
+                "optional": True,
+            },
+        }
+    ],
 )
 row(
     "too-much",

@@ -10,6 +10,9 @@ from tests.e2e.users import User
 from tests.kueue_bed import KueueBed, until
 from tests.slurm_site import SlurmSite
 
+# What pods may mount of a site.
+DATA = "/home/alice/data"
+
 # Where a script waits until a test lets it go on.
 HELD = ">/tmp/held; until test -e /tmp/go; do sleep 0.1; done"
 

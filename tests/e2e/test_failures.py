@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pytest
 
 from tests.e2e.conftest import SITES
-from tests.e2e.sites import HELD, directories, full, let_go, uid_of
+from tests.e2e.sites import DATA, HELD, directories, full, let_go, uid_of
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import KueueBed, until
 from tests.site import pod, sh
@@ -68,6 +68,7 @@ def failing(chain: KueueBed) -> Iterator[User]:
     user.create(
         nowhere,
         at("unheard-of", "strange-pool", sh("true")),
+        at("no.pool", "wrong-pool", sh("true")),
         at("slurm", "limit-slurm", sh(FOR_EVER), flags="--time=1"),
     )
     yield user
@@ -101,6 +102,7 @@ def test_describe_says_why_a_pod_has_failed(
         ("refused-slurm", "/etc is not allowed at this site"),
         ("no-pool", "the pod names no pool"),
         ("strange-pool", "unheard-of"),
+        ("wrong-pool", "toleration pool.vk.io: "),
     ],
 )
 def test_describe_says_why_a_pod_was_refused(failing: User, name: str, words: str) -> None:
@@ -197,6 +199,24 @@ def test_a_site_that_is_away_when_its_pod_ends(chain: KueueBed, user: User) -> N
         site.plug("outside")
     assert end_of(user.until_ended("alone"))["exitCode"] == 4
     assert user.log("alone") == "begun\nended\n"
+
+
+def test_a_site_that_is_away_when_its_pod_comes(chain: KueueBed, user: User) -> None:
+    site = chain.site("host")
+    marks = sh(f"echo >{DATA}/{user.name}", volumeMounts=[{"name": "d", "mountPath": DATA}])
+    volumes = [{"name": "d", "hostPath": {"path": DATA}}]
+    site.unplug("outside")
+    try:
+        user.create(at("host", "too-late", marks, volumes=volumes))
+        assert user.until_ended("too-late", 180)["status"]["phase"] == "Failed"
+    finally:
+        site.plug("outside")
+    told = user.kubectl("describe", "pod", "too-late")
+    assert "nothing was submitted: pool host: its submitter does not answer, waited 60 s" in told
+    user.create(at("host", "next", sh("true")))
+    assert user.until_ended("next")["status"]["phase"] == "Succeeded"
+    until_nothing_is_left(chain, {"host": uid_of(user, "too-late")})
+    assert not (site.home / "data" / user.name).exists()
 
 
 def test_a_pod_whose_place_another_job_takes(chain: KueueBed, user: User) -> None:

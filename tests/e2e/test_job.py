@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 
 from tests.e2e.conftest import SITES
-from tests.e2e.sites import HELD, let_go
+from tests.e2e.sites import DATA, HELD, let_go
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
 from tests.kueue_bed import REPO, KueueBed, until
 from tests.site import BUSYBOX, pod, sh
@@ -74,9 +74,11 @@ def talker(place: str) -> dict[str, Any]:
 def test_logs_are_as_on_a_real_node_in_all_forms(user: User) -> None:
     user.create(*map(talker, PLACES))
     for name in PLACES:
-        until(lambda name=name: restarts_of(user, name) == 1, 120, f"{name} to start again")
+        until(
+            lambda name=name: shown(user, name)["restartCount"] == 1, 120, f"{name} to start again"
+        )
         assert user.log(name, "--previous") == "first\n"
-        first = user.pod(name)["status"]["containerStatuses"][0]["lastState"]["terminated"]
+        first = shown(user, name)["lastState"]["terminated"]
         assert first["exitCode"] == 1
         # From the beginning to the end, although not all of it has been written.
         assert sorted(user.log(name, "--follow", seconds=120).split()) == sorted(
@@ -99,9 +101,10 @@ def test_logs_are_as_on_a_real_node_in_all_forms(user: User) -> None:
         assert "one" not in user.log(name, f"--since-time={later}Z")
 
 
-def restarts_of(user: User, name: str) -> int:
-    statuses = user.pod(name)["status"].get("containerStatuses") or [{"restartCount": 0}]
-    found: int = statuses[0]["restartCount"]
+def shown(user: User, name: str) -> dict[str, Any]:
+    """The status of a pod's first container."""
+    unknown = {"state": {}, "ready": False, "restartCount": 0}
+    found: dict[str, Any] = (user.pod(name)["status"].get("containerStatuses") or [unknown])[0]
     return found
 
 
@@ -115,12 +118,51 @@ def test_init_containers_are_seen_one_after_the_other(chain: KueueBed, user: Use
     ):
         for place in PLACES:
             until_shown(user, place, wanted)
-        inside = ("--namespace", user.name, "here", "--container", container)
-        chain.kubectl("exec", *inside, "--", "touch", "/tmp/go")
-        for site in SITES:
-            let_go(chain, site, user, site)
+        let_all_go(chain, user, container)
     for place in PLACES:
         until_shown(user, place, "Succeeded: terminated terminated terminated")
+
+
+def let_all_go(chain: KueueBed, user: User, container: str = "c0") -> None:
+    """Have a container that is held go on, in each place."""
+    inside = ("--namespace", user.name, "here", "--container", container)
+    chain.kubectl("exec", *inside, "--", "touch", "/tmp/go")
+    for site in SITES:
+        let_go(chain, site, user, site)
+
+
+def test_readiness_is_shown_and_changes_nothing_else(chain: KueueBed, user: User) -> None:
+    probe = {"exec": {"command": ["test", "-e", "/tmp/go"]}, "periodSeconds": 1}
+    stays = sh(f"{HELD}; sleep 600", readinessProbe={**probe, "timeoutSeconds": 20})
+    user.create(*(placed(place, place, stays, terminationGracePeriodSeconds=1) for place in PLACES))
+    until_shown(user, "here", "Running: running")
+    for site in SITES:
+        # interLink takes all that runs for ready (docs/limits.md).
+        until(lambda site=site: "NotReady" in str(shown(user, site)), what=f"{site}: NotReady")
+    assert not any(shown(user, place)["ready"] for place in PLACES)
+    let_all_go(chain, user)
+    for place in PLACES:
+        until(lambda place=place: shown(user, place)["ready"], what=f"{place} to be ready")
+        until_shown(user, place, "Running: running")
+
+
+def test_annotations_of_interlinks_plugins_hold_at_sites(chain: KueueBed, user: User) -> None:
+    for site in SITES:
+        mark = f"{user.name}-{site}"
+        script = f'echo "$GIVEN"; cd /extra; cat {mark}; test "$(grep -c start {mark})" = 2'
+        manifest = placed(site, site, sh(script), restartPolicy="OnFailure")
+        manifest["metadata"]["annotations"] = {
+            "slurm-job.vk.io/pre-exec": f"export WHO=pre-exec; echo $WHO >{DATA}/{mark}",
+            "slurm-job.vk.io/singularity-commands": f"echo start after $WHO >>{DATA}/{mark}",
+            "slurm-job.knoc.io/singularity-mounts": f"--bind {DATA}:/extra:ro",
+            "job.vk.io/singularity-options": "--env GIVEN=option",
+            "job.vk.io/image-root": "docker://docker.io/library/",
+        }
+        user.create(manifest)
+    for site in SITES:
+        assert user.until_ended(site)["status"]["phase"] == "Succeeded"
+        start = "start after pre-exec"
+        assert user.log(site).splitlines() == ["option", "pre-exec", start, start]
 
 
 def until_shown(user: User, name: str, wanted: str) -> None:

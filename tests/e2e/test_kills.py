@@ -17,6 +17,7 @@ import pytest
 
 from tests.e2e.conftest import SITES
 from tests.e2e.remains import remains
+from tests.e2e.sites import DATA
 from tests.e2e.trouble import CHAIN, Trouble, killed, killed_at
 from tests.e2e.users import LEAVES, QUEUE, VIRTUAL_NODE, User
 from tests.kueue_bed import KueueBed, until
@@ -26,7 +27,6 @@ Json = dict[str, Any]
 JOBS = int(os.environ.get("E2E_JOBS", "300"))
 SEED = int(os.environ.get("E2E_SEED", "0")) or random.randrange(1, 10**6)
 AT_ONCE = 50  # Jobs in one call of kubectl
-DATA = "/home/alice/data"
 FAILS = 41
 STUCK_S = 240  # longer than any time-out of any program
 # Why a pod may have failed that its job did not end itself: a controller of Slurm's that is killed

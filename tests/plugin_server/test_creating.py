@@ -58,13 +58,47 @@ def test_a_virtual_kubelet_that_asks_how_a_refused_pod_is_doing_is_told_why_it_h
     raw = pod(pool="")
     assert plugin.status(raw) == []
     words = refused(plugin, raw, 400)
-    (main,) = plugin.status(raw)[0]["containers"]
-    ended = main["state"]["terminated"]
-    assert (ended["exitCode"], ended["message"]) == (1, words)
+    assert told_of(plugin, raw) == (1, words)
     raw["metadata"]["annotations"] = {"job.vk.io/pool": "slurm-a"}
     assert plugin.create(create_request(raw)).status_code == 200
     (main,) = plugin.status(raw)[0]["containers"]
     assert "waiting" in main["state"]
+
+
+def told_of(plugin: Plugin, raw: dict[str, Any]) -> tuple[int, str]:
+    """The exit code and message of a pod that was refused."""
+    (main,) = plugin.status(raw)[0]["containers"]
+    ended = main["state"]["terminated"]
+    return ended["exitCode"], ended["message"]
+
+
+ON_THE_ROOT = {
+    "name": "main",
+    "image": "busybox",
+    "volumeMounts": [{"name": "d", "mountPath": "/"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("raw", "words"),
+    [
+        (
+            pod(containers=[ON_THE_ROOT], volumes=[{"name": "d", "emptyDir": {}}]),
+            "volumeMounts[0].mountPath: must be a path below /",
+        ),
+        (pod(resourceClaims=[{"name": "gpu"}]), "resourceClaims: not supported"),
+        (pod(pool="no.pool"), "toleration pool.vk.io: "),
+    ],
+)
+def test_it_is_also_told_of_a_pod_that_could_not_be_read(
+    plugin: Plugin, caplog: pytest.LogCaptureFixture, raw: dict[str, Any], words: str
+) -> None:
+    found = refused(plugin, raw, 400)
+    assert words in found
+    assert told_of(plugin, raw) == (1, found)
+    assert f"pod team-a/train-0: {found}" in caplog.text
+    plugin.delete(raw)
+    assert plugin.status(raw) == []
 
 
 def test_of_a_pod_that_was_refused_and_deleted_nothing_is_said(plugin: Plugin) -> None:
@@ -310,6 +344,9 @@ def test_more_waiting_creates_than_there_are_threads_for_are_turned_away(
     thread.start()
     until(lambda: plugin.service.creates._running)
     began = time.monotonic()
-    assert "1 pods wait for their sites" in refused(plugin, pod(), 503)
+    raw = pod()
+    words = refused(plugin, raw, 503)
+    assert "1 pods wait for their sites" in words
+    assert told_of(plugin, raw) == (1, words)
     assert time.monotonic() - began < 1
     thread.join()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.plugin_server.pods import containers, pod, status
 from tests.plugin_server.virtual_kubelet import Crash, Regress, VirtualKubelet
 
 AT = 1795021200123
+RECORDINGS = Path(__file__).parents[1] / "data" / "recordings"
 
 
 def answer_for(raw: dict[str, Any], job: JobStatus) -> dict[str, Any]:
@@ -138,9 +140,21 @@ def test_a_container_that_has_yet_to_become_ready_is_shown_as_waiting() -> None:
     assert states(raw, job)["main"]["waiting"]["reason"] == "NotReady"
 
 
+@pytest.mark.parametrize("version", ["0.5.2-pre2", "0.6.2"])
+def test_so_it_is_whatever_a_virtual_kubelet_says_of_a_pod_that_it_has_just_sent(
+    version: str,
+) -> None:
+    """That of 0.5 says of its containers that they run."""
+    text = (RECORDINGS / version / "status-plain-pending.json").read_text()
+    (raw,) = json.loads(text)["body"]
+    job = status(raw, containers=containers(raw, c=running(ready=False)))
+    assert states(raw, job)["c"]["waiting"]["reason"] == "NotReady"
+
+
 def test_a_container_that_users_saw_running_goes_on_running_when_it_is_not_ready() -> None:
     raw = pod()
-    raw["status"]["containerStatuses"] = [{"name": "main", "state": {"running": {}}}]
+    shown = [{"name": "main", "state": {"running": {}}}]
+    raw["status"] = {"phase": "Running", "containerStatuses": shown}
     job = status(raw, containers=containers(raw, main=running(ready=False)))
     (entry,) = answer_for(raw, job)["containers"]
     assert entry["state"] == {"running": {"startedAt": "2026-11-18T17:00:00Z"}}
