@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from templates.states import NOT_READY
+
 RETURNED_ANNOTATION = "vk.io/returned-from"
 
 Json = Mapping[str, Any]
@@ -31,9 +33,7 @@ def patches(
 
     From flavors in ``idle`` only those go of whose pods none has started yet.
     """
-    started = {
-        _workload_of(pod) for pod in pods if (pod.get("status") or {}).get("phase") != "Pending"
-    }
+    started = {_workload_of(pod) for pod in pods if _has_started(pod.get("status") or {})}
     made = []
     for workload in workloads:
         namespace, name = workload["metadata"]["namespace"], workload["metadata"]["name"]
@@ -75,6 +75,42 @@ def _flavors(workload: Json) -> set[str]:
         for assignment in admission.get("podSetAssignments") or ()
         for flavor in (assignment.get("flavors") or {}).values()
     }
+
+
+def _has_started(status: Json) -> bool:
+    """Whether any container of a pod has, as far as interLink tells.
+
+    Before 0.6 it says of a pod whose containers wait that it is Running, and of the containers of
+    one that it has just sent, which is Pending, that they run.
+    """
+    phase = status.get("phase")
+    inits = status.get("initContainerStatuses") or ()
+    mains = status.get("containerStatuses") or ()
+    if phase == "Pending":
+        return any(map(_has_begun, inits)) or any(
+            _has_begun(main) for main in mains if "running" not in _state(main)
+        )
+    if phase == "Running" and mains:
+        return any(map(_has_begun, (*inits, *mains)))
+    return True
+
+
+def _has_begun(container: Json) -> bool:
+    """Whether a container has, be it that it waits for its next start, or to be ready."""
+    state = _state(container)
+    waiting = state.get("waiting")
+    return bool(
+        (state and not waiting)
+        or (waiting and waiting.get("reason") == NOT_READY)
+        or container.get("started")
+        or container.get("restartCount")
+        or container.get("lastState")
+    )
+
+
+def _state(container: Json) -> Json:
+    found: Json = container.get("state") or {}
+    return found
 
 
 def _workload_of(pod: Json) -> tuple[str, str]:

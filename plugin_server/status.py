@@ -28,10 +28,9 @@ from typing import Any, Optional
 from plugin_server.asked import NOTHING, Asked, Listed, Shown
 from templates.pod import INIT, SIDECAR
 from templates.results import RUNNING, TERMINATED, ContainerState, End
-from templates.states import ENDED, INITIALIZING, STARTED, JobStatus
+from templates.states import ENDED, INITIALIZING, NOT_READY, STARTED, JobStatus
 
 State = dict[str, Any]
-NOT_READY = "NotReady"
 _PLAIN_ENDS = ("", "Completed", "Error")  # reasons that say no more than the exit code
 
 

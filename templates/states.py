@@ -26,6 +26,7 @@ KINDS = (INIT, SIDECAR, MAIN)
 _SHORT_ENOUGH = 2048  # characters of names and images, of containers that are kept
 
 # Reasons of waiting containers that we give ourselves; the others come from job scripts.
+NOT_READY = "NotReady"  # it runs
 SUBMITTING = "Submitting"
 IN_QUEUE = "Queued"
 STARTING = "ContainerCreating"

@@ -203,7 +203,8 @@ row(
     "pre-stop-sleep",
     sh(
         "test -e /d/y && { cat /d/y; exit 0; }; "
-        "trap 'echo $(($(date +%s) - $(cat /d/failed) >= 2)) >/d/y; exit 5' TERM; >/d/x; " + WAIT,
+        "trap 'echo $(($(date +%s) - $(cat /d/failed) >= 2)) >/d/y; rm /d/x; exit 5' TERM; "
+        f">/d/x; {WAIT}",
         volumeMounts=ON_D,
         livenessProbe=probe(
             execute("test ! -e /d/x || { test -e /d/failed || date +%s >/d/failed; exit 1; }"),

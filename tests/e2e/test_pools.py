@@ -140,6 +140,8 @@ def waiting(chain: KueueBed, queue: Queue) -> Iterator[Queue]:
         queue.job("stuck", "echo ran", backoffLimit=3)
         assert queue.user.until_admitted("stuck") == queue.flavor("slurm")
         until(lambda: is_queued(chain, "stuck"), 60, "a job in Slurm's queue")
+        # With interLink 0.5 the pod is Running from then on (docs/limits.md).
+        until(lambda: "Slurm: " in str(queue.user.pods_of("stuck")), 60, "word of it in the pod")
         yield queue
 
 

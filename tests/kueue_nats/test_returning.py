@@ -34,10 +34,16 @@ def marked(name: str, **conditions: bool) -> dict[str, Any]:
     return workload(name, metadata=metadata, active=False, conditions=conditions)
 
 
-def pod(workload_name: str, phase: str) -> dict[str, Any]:
+def pod(workload_name: str, phase: str, **statuses: Any) -> dict[str, Any]:
     annotations = {"kueue.x-k8s.io/workload": workload_name}
     metadata = {"namespace": "team", "annotations": annotations}
-    return {"metadata": metadata, "status": {"phase": phase}}
+    return {"metadata": metadata, "status": {"phase": phase, **statuses}}
+
+
+def container(state: str = "", reason: str = "", **more: Any) -> dict[str, Any]:
+    """The status of a container; without a state for a sidecar that has begun."""
+    of = {state: {"reason": reason} if reason else {}} if state else {}
+    return {"state": of, "ready": False, "restartCount": 0, "lastState": {}, **more}
 
 
 def given_back(workloads: list[Any], pods: list[Any] = [], idle: str = "") -> list[str]:  # noqa: B006
@@ -84,6 +90,33 @@ def test_of_a_lost_pool_only_what_has_not_started_goes(phases: list[str], goes: 
     pods = [*(pod("a", phase) for phase in phases), pod("other", "Running")]
     assert given_back([workload("a")], pods, idle="f") == (["a"] if goes else [])
     assert given_back([workload("a")], pods) == ["a"]  # of a drained one, all that is there
+
+
+@pytest.mark.parametrize(
+    ("phase", "inits", "mains", "goes"),
+    [
+        # before 0.6, just sent; then told to wait
+        ("Pending", [], [container("running", ready=True)], True),
+        ("Running", [], [container("waiting", "Queued", started=False)], True),
+        ("Running", [], [], False),
+        ("Running", [], [container("waiting", "Queued"), container("terminated")], False),
+        ("Running", [], [container("waiting", "CrashLoopBackOff", restartCount=1)], False),
+        # since 0.6, a pod is Pending until a container is ready
+        ("Pending", [], [container("waiting", "Queued", started=False)], True),
+        ("Pending", [], [container("waiting", "NotReady", started=False)], False),
+        ("Pending", [], [container("waiting", "NotReady", started=True)], False),
+        # and as long as its init containers run
+        ("Pending", [container("waiting", "Queued")] * 2, [container("waiting", "Queued")], True),
+        ("Pending", [container("running", started=True)], [container("waiting")], False),
+        ("Pending", [container("terminated"), container("waiting")], [], False),
+        ("Pending", [container(started=True), container("waiting")], [], False),
+    ],
+)
+def test_what_its_containers_say_counts(
+    phase: str, inits: list[Any], mains: list[Any], goes: bool
+) -> None:
+    found = pod("a", phase, initContainerStatuses=inits, containerStatuses=mains)
+    assert given_back([workload("a")], [found], idle="f") == (["a"] if goes else [])
 
 
 def test_it_is_activated_again_when_kueue_has_let_go_of_its_quota() -> None:
