@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import re
 import time
 from collections import Counter
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.e2e.conftest import SITES
+from tests.e2e.ends import Ended, ended, is_slurms_own, there_twice
 from tests.e2e.remains import remains
 from tests.e2e.sites import DATA
 from tests.e2e.trouble import CHAIN, Trouble, killed, killed_at
@@ -29,13 +29,6 @@ SEED = int(os.environ.get("E2E_SEED", "0")) or random.randrange(1, 10**6)
 AT_ONCE = 50  # Jobs in one call of kubectl
 FAILS = 41
 STUCK_S = 240  # longer than any time-out of any program
-# Why a pod may have failed that its job did not end itself: a controller of Slurm's that is killed
-# forgets its last jobs, and gives their numbers again or has them aborted (docs/slurm.md); or
-# interLink has lost a create.
-NOT_OURS = re.compile(
-    r"without a record of its end: Slurm: CANCELLED|vanished from the batch system at \S+: no end"
-    r"|nothing was submitted"
-)
 # After which a person starts the virtual kubelet anew, and how often: see docs/limits.md.
 FORGOTTEN_S = 40
 NEW_STARTS = 12
@@ -99,17 +92,6 @@ def manifest(job: Wanted, mark: str) -> Json:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-class Ended(NamedTuple):
-    """A pod as it was in the end."""
-
-    name: str
-    job: str
-    uid: str
-    phase: str
-    code: int  # -1: there is none
-    words: str  # why, when that is known
-
-
 class Crowd:
     """The jobs of one user."""
 
@@ -167,17 +149,10 @@ class Crowd:
             if pod["metadata"]["labels"]["job-name"] not in over
         ]
 
-    def pods(self) -> list[Ended]:
-        found = []
-        for pod in self.user.get("pods")["items"]:
-            metadata, status = pod["metadata"], pod["status"]
-            (container,) = status.get("containerStatuses") or [{"state": {}}]
-            end = container["state"].get("terminated") or {}
-            words = " ".join([status.get("message", ""), end.get("message", "")]).strip()
-            job, phase = metadata["labels"]["job-name"], status.get("phase", "")
-            ended = (metadata["uid"], phase, end.get("exitCode", -1), words)
-            found.append(Ended(metadata["name"], job, *ended))
-        return found
+    def pods(self) -> dict[Ended, str]:
+        """All of them, and whose they are."""
+        items = self.user.get("pods")["items"]
+        return {ended(pod): pod["metadata"]["labels"]["job-name"] for pod in items}
 
     def marks(self) -> Counter[str]:
         """How often each pod ran, by its name."""
@@ -225,19 +200,24 @@ def test_every_job_ends_as_it_should_whatever_is_killed(chain: KueueBed, crowd: 
 
 def check(crowd: Crowd, said: str) -> None:
     """All ends, runs and logs are what they have to be."""
-    ended, pods, marks, logs = crowd.ended(), crowd.pods(), crowd.marks(), crowd.logs()
+    over, pods, marks, logs = crowd.ended(), crowd.pods(), crowd.marks(), crowd.logs()
     conditions = {job.name: job.condition for job in crowd.jobs}
-    assert ended == conditions, said
+    assert over == conditions, said
     often = {pod.name: marks[pod.name] for pod in pods if marks[pod.name] > 1}
     assert often == {}, said
     own = {job.name: job for job in crowd.jobs}
-    whole = [pod for pod in pods if pod.code == own[pod.job].code]
-    lost = [pod for pod in pods if pod.code != own[pod.job].code]
+    whole = {pod: own[job] for pod, job in pods.items() if pod.code == own[job].code}
+    lost = pods.keys() - whole
     logger.warning("lost on the way: %s", [(pod.name, pod.code, pod.words) for pod in lost])
-    assert [pod for pod in lost if not NOT_OURS.search(pod.words)] == [], said
-    assert Counter(pod.job for pod in whole) == Counter(own.keys()), said
+    twice = there_twice(crowd.chain.site("slurm"))
+    lost = {pod for pod in lost if not is_slurms_own(pod, twice)}
+    # interLink, or what it asks, was away when it sent the pod.
+    assert [pod for pod in lost if "nothing was submitted" not in pod.words] == [], said
+    assert Counter(job.name for job in whole.values()) == Counter(own.keys()), said
     assert {pod.name: marks[pod.name] for pod in whole} == {pod.name: 1 for pod in whole}, said
     wrong = {
-        pod.name: logs.get(pod.name) for pod in whole if logs.get(pod.name) != own[pod.job].output
+        pod.name: logs.get(pod.name)
+        for pod, job in whole.items()
+        if logs.get(pod.name) != job.output
     }
     assert wrong == {}, said

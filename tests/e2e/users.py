@@ -152,7 +152,20 @@ class User:
 
         def look() -> Optional[Json]:
             job = self.get("jobs", name)
-            held = [c["type"] for c in job["status"].get("conditions", ()) if c["status"] == "True"]
-            return job if condition in held else None
+            return job if condition in holding(job) else None
 
         return until(look, seconds, f"job {name}: {condition}")
+
+    def until_over(self, name: str, seconds: float) -> str:
+        """Wait until a Job is Complete or Failed; which of the two."""
+
+        def look() -> str:
+            held = holding(self.get("jobs", name))
+            return next((over for over in ("Complete", "Failed") if over in held), "")
+
+        return until(look, seconds, f"the end of job {name}")
+
+
+def holding(job: Json) -> list[str]:
+    """The conditions of a Job that are true."""
+    return [c["type"] for c in job["status"].get("conditions", ()) if c["status"] == "True"]
