@@ -16,6 +16,7 @@ from tests.slurm_system import TIMING, SlurmSystem, system_at
 from tests.system import job_of
 
 WAIT = "while :; do sleep 0.2; done"
+UP = f"echo up; {WAIT}"
 HOG = "x=$(head -c 150000000 /dev/zero | tr '\\0' x); " + WAIT
 
 
@@ -39,12 +40,19 @@ def restarts(system: SlurmSystem, pod: dict[str, Any]) -> int:
     return int(status["containers"][0]["restartCount"]) if status else 0
 
 
+def until_up(system: SlurmSystem, pod: dict[str, Any]) -> str:
+    """Wait until it has said "up": before, signals may hit Apptainer instead (docs/limits.md)."""
+    number = system.until_running(pod)
+    system.until(lambda: system.log(pod) == b"up\n", "its first line", 30)
+    return number
+
+
 # --- ends -----------------------------------------------------------------------------------------
 
 
 def test_an_administrator_cancels(system: SlurmSystem) -> None:
-    pod = system.run(WAIT)
-    number = system.until_running(pod)
+    pod = system.run(UP)
+    number = until_up(system, pod)
     system.slurm.admin("scancel", number)
     code, message = system.end(pod)
     assert code == 143
@@ -93,9 +101,9 @@ def test_what_ends_by_its_own_fault_says_no_more(system: SlurmSystem) -> None:
 def test_preemption(system: SlurmSystem) -> None:
     """By what has more right to a node: of one that may wait again, and of one that may not."""
     again = system.run(WAIT, says={"flags": "-p yielding -w n2 --exclusive"})
-    over = system.run(WAIT, says={"flags": "-p main -w n3 --exclusive --no-requeue"})
-    for pod in (again, over):
-        system.until_running(pod)
+    over = system.run(UP, says={"flags": "-p main -w n3 --exclusive --no-requeue"})
+    system.until_running(again)
+    until_up(system, over)
     first = system.slurm.submit("sleep 1000", "-p", "urgent", "-w", "n2,n3", "-N2", "--exclusive")
     code, message = system.end(over)
     assert code == 143
