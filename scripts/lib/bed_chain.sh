@@ -209,16 +209,37 @@ finish_chain() {
         "$(has_chain && echo operator || echo chart)" all_pools_are_alive
     say "waiting for interLink's node"
     until_true 90 "interLink's node" "$(has_chain && echo virtual-kubelet || echo chart)" virtual_node_is_ready
-    if has_chain && ! virtual_kubelet_works; then
-        say "interLink's virtual kubelet has not listed its pods: it is started once more (docs/troubleshooting.md)"
-        end_program KILL virtual-kubelet
-        launch virtual-kubelet
-        until_true 60 "the virtual kubelet" virtual-kubelet virtual_kubelet_works
-    fi
+    if has_chain && [ "$(virtual_kubelet_listed)" = 0 ]; then once_more; fi
 }
 
-# Its node is ready all the same while it does not.
-virtual_kubelet_works() { grep -q 'started workers' "$state/log/virtual-kubelet.log"; }
+# How often it has listed its pods since the bed is up. While it has not, its node is ready all the same.
+virtual_kubelet_listed() { grep -c 'started workers' "$state/log/virtual-kubelet.log"; }
+
+virtual_kubelet_works() { # LISTED-BEFORE
+    [ "$(virtual_kubelet_listed)" -gt "$1" ]
+}
+
+once_more() {
+    local before
+    say "interLink's virtual kubelet has not listed its pods: it is started once more (docs/troubleshooting.md)"
+    end_program KILL virtual-kubelet
+    before=$(virtual_kubelet_listed) || true
+    launch virtual-kubelet
+    until_true 60 "the virtual kubelet" virtual-kubelet virtual_kubelet_works "$before"
+}
+
+# Start a program of the bed again. A virtual kubelet that waits for its first list of pods waits for ever.
+launch_again() { # PROGRAM
+    local before
+    if [ "$1" != virtual-kubelet ]; then launch "$1"; return; fi
+    before=$(virtual_kubelet_listed) || true
+    launch "$1"
+    for _ in {1..200}; do
+        if virtual_kubelet_works "$before" || has_ended "$1"; then return; fi
+        sleep 0.1
+    done
+    once_more
+}
 
 all_pools_are_alive() {
     local alive
