@@ -209,7 +209,7 @@ finish_chain() {
         "$(has_chain && echo operator || echo chart)" all_pools_are_alive
     say "waiting for interLink's node"
     until_true 90 "interLink's node" "$(has_chain && echo virtual-kubelet || echo chart)" virtual_node_is_ready
-    if has_chain && [ "$(virtual_kubelet_listed)" = 0 ]; then once_more; fi
+    if has_chain && [ "$(virtual_kubelet_listed)" = 0 ]; then renew_virtual_kubelet; fi
 }
 
 # How often it has listed its pods since the bed is up. While it has not, its node is ready all the same.
@@ -219,7 +219,7 @@ virtual_kubelet_works() { # LISTED-BEFORE
     [ "$(virtual_kubelet_listed)" -gt "$1" ]
 }
 
-once_more() {
+renew_virtual_kubelet() {
     local before
     say "interLink's virtual kubelet has not listed its pods: it is started once more (docs/troubleshooting.md)"
     end_program KILL virtual-kubelet
@@ -238,7 +238,7 @@ launch_again() { # PROGRAM
         if virtual_kubelet_works "$before" || has_ended "$1"; then return; fi
         sleep 0.1
     done
-    once_more
+    renew_virtual_kubelet
 }
 
 all_pools_are_alive() {

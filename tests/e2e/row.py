@@ -91,7 +91,7 @@ IN_THE_MESSAGE = "stand in its message"
 # Claims that each namespace has: each site has a place for the first, none for the second, and the
 # third is made for a pod.
 CLAIM, NO_PLACE = "shared", "elsewhere"
-EPHEMERAL = "ephemeral-d"  # of the pod, and of its volume
+EPHEMERAL = "ephemeral-d"  # Kubernetes calls it after the pod and its volume
 
 # A volume that the containers of a pod share, and their next starts.
 D = [{"name": "d", "emptyDir": {}}]

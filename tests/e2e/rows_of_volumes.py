@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.e2e.row import (
     CLAIM,
     CLUSTER,
-    EPHEMERAL,
     IN_THE_MESSAGE,
     KEYS,
     SHOW,
@@ -174,7 +173,7 @@ row(
     volumes=[{"name": "c", "persistentVolumeClaim": {"claimName": CLAIM}}],
 )
 row(
-    EPHEMERAL.partition("-")[0],
+    "ephemeral",
     sh("echo kept >/d/x; cat /d/x", volumeMounts=[mount("d", "/d")]),
     volumes=[
         {

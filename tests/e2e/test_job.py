@@ -159,9 +159,9 @@ def test_annotations_of_interlinks_plugins_hold_at_sites(chain: KueueBed, user: 
             "job.vk.io/image-root": "docker://docker.io/library/",
         }
         user.create(manifest)
+    start = "start after pre-exec"
     for site in SITES:
         assert user.until_ended(site)["status"]["phase"] == "Succeeded"
-        start = "start after pre-exec"
         assert user.log(site).splitlines() == ["option", "pre-exec", start, start]
 
 
