@@ -29,6 +29,7 @@ from kueue_nats.errors import (
 from kueue_nats.kueue_objects import KUEUE, NEW, OLD, WORKLOADS
 from kueue_nats.model import GROUP, PLURAL, VERSION
 from kueue_nats.settings import PROGRAM
+from templates.api_refusals import why
 from templates.errors import ConfigError, one_line
 
 TIMEOUT = urllib3.Timeout(connect=3, read=10)
@@ -213,11 +214,8 @@ def _leases(namespace: str) -> str:
 
 
 def _failure(what: str, status: int, data: bytes) -> ClusterError:
-    """By the status, and in the API server's own words: it says them in a Status object."""
-    try:
-        why = str(json.loads(data)["message"])
-    except (ValueError, KeyError, TypeError):
-        why = f"status {status}"
-    if "admission webhook" in why and "denied the request" in why:
-        return Rejected(what, why)
-    return _KINDS.get(status, Unreachable)(what, why)
+    """By the status, and in the API server's own words."""
+    words = why(status, data)
+    if "admission webhook" in words and "denied the request" in words:
+        return Rejected(what, words)
+    return _KINDS.get(status, Unreachable)(what, words)

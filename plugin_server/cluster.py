@@ -12,6 +12,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
+from templates.api_refusals import why
 from templates.errors import InterlinkNatsError, one_line
 from templates.json_text import load_json
 
@@ -128,13 +129,12 @@ def _token(path: str) -> str:
 
 
 def _object(status: int, content: bytes) -> dict[str, Any]:
+    if status != 200:
+        raise ClusterError(f"the API server says: {one_line(why(status, content))}")
     try:
         found = load_json(content)
     except (ValueError, RecursionError):
         found = None
-    if status != 200:
-        words = found.get("message") if type(found) is dict else ""
-        raise ClusterError(f"the API server says {status}: {one_line(str(words))}")
     if type(found) is not dict:
         raise ClusterError("the API server's answer is no JSON object")
     return found

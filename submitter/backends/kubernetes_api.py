@@ -18,6 +18,7 @@ import yaml
 from kubernetes import client, config
 
 from submitter.errors import BackendUnavailable, SubmitterError
+from templates.api_refusals import why
 from templates.errors import ConfigError, one_line
 
 CONNECT_S, READ_S = 5, 20
@@ -221,10 +222,7 @@ def _object(content: bytes, what: str) -> Json:
 
 def _failure(what: str, status: int, data: bytes) -> SubmitterError:
     """In the API server's own words; trouble of its own is no answer."""
-    try:
-        words = str(json.loads(data)["message"])
-    except (ValueError, KeyError, TypeError):
-        words = f"status {status}"
+    words = why(status, data)
     rights = status == 403 and _WITHOUT_RIGHTS.search(words)
     if status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
         return BackendUnavailable(one_line(f"{what}: {words}"))
