@@ -182,7 +182,7 @@ class Store:
     def _complain(self, error: Exception) -> None:
         """Once, until it works again."""
         if self._works:
-            logger.warning("redis: not used for now: %s", one_line(str(error)))
+            logger.warning("redis: not used until it answers: %s", one_line(str(error)))
         self._works = False
 
 

@@ -4,7 +4,7 @@
     └── SubmitterError
         ├── Forbidden             the site's policy, or what its batch system can ever give, says no
         ├── CommandFailed         a program could not be started, failed, or took too long
-        ├── NoRoom                the batch system takes no more jobs for now
+        ├── NoRoom                the batch system takes no more jobs at the moment
         ├── SubmitRefused         the batch system said no to a job, for good
         ├── SubmitUnclear         nobody knows whether the batch system has taken a job
         ├── BackendUnavailable    the batch system could not be asked

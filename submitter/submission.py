@@ -27,7 +27,7 @@ from templates.job_directory import write_file
 
 # What became of an attempt.
 SUBMITTED = "submitted"
-WAITS = "waits"  # the batch system takes no more for now
+WAITS = "waits"  # the batch system takes no more at the moment
 REFUSED = "refused"  # it never will
 UNCLEAR = "unclear"  # it has to be asked again later
 DOUBTFUL = "doubtful"  # it may yet show up in the batch system

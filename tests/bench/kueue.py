@@ -187,7 +187,8 @@ def large(found: Stage, masters: int) -> list[Row]:
     for number in range(CHANGES):
         found.pools.offer(POOLS[number % 50], cpu=number, memory="256Gi", pods=100)
         time.sleep(POLL_S / 2)
-    seconds, rounds = (now - then for now, then in zip(_rounds(found.operator), before))
+    after = _rounds(found.operator)
+    seconds, rounds = (new - old for new, old in zip(after, before))
     name = f"{masters} MasterQueue{'s' * (masters > 1)}, {used * masters} flavors"
     memory = _peak_mb(found.operator)
     return [
