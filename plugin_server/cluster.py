@@ -12,7 +12,7 @@ import urllib.parse
 from pathlib import Path
 from typing import Any, NamedTuple, Optional
 
-from templates.api_refusals import why
+from templates.api_refusals import with_status
 from templates.errors import InterlinkNatsError, one_line
 from templates.json_text import load_json
 
@@ -130,7 +130,7 @@ def _token(path: str) -> str:
 
 def _object(status: int, content: bytes) -> dict[str, Any]:
     if status != 200:
-        raise ClusterError(f"the API server says: {one_line(why(status, content))}")
+        raise ClusterError(one_line(with_status("the API server says", status, content)))
     try:
         found = load_json(content)
     except (ValueError, RecursionError):

@@ -7,13 +7,21 @@ from templates.json_text import load_json
 
 
 def why(status: int, body: bytes) -> str:
-    """In its own words, which stand in a Status object, or are plain text until it knows better."""
+    """In its own words; plain text, which it uses until it knows better, comes with the status."""
+    return _message(body) or with_status("status", status, body)
+
+
+def with_status(what: str, status: int, body: bytes) -> str:
+    """The same behind the status, whatever form they have: ``<what> 403: pods is forbidden``."""
+    words = _message(body) or one_line(body.decode(errors="replace"), 200)
+    return f"{what} {status}: {words}" if words else f"{what} {status}"
+
+
+def _message(body: bytes) -> str:
+    """That of a Status object; empty when it is none."""
     try:
         found = load_json(body)
     except (ValueError, RecursionError):
-        found = None
-    said = found.get("message") if type(found) is dict else None
-    if type(said) is str and said:
-        return said
-    text = one_line(body.decode(errors="replace"), 200)
-    return f"status {status}: {text}" if text else f"status {status}"
+        return ""
+    message = found.get("message") if type(found) is dict else ""
+    return message if type(message) is str else ""

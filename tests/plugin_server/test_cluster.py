@@ -63,15 +63,16 @@ def test_a_list_that_breaks_off_is_none(api: KubeApi) -> None:
         return first(path, headers)
 
     api.answer = expired  # type: ignore[method-assign]
-    with pytest.raises(ClusterError, match="says: The provided continue parameter is too old"):
+    with pytest.raises(ClusterError, match="says 410: The provided continue parameter is too old"):
         cluster_of(api).pods()
 
 
 @pytest.mark.parametrize(
     ("status", "content", "words"),
     [
-        (403, {"message": "pods is forbidden"}, "the API server says: pods is forbidden"),
-        (500, b"oh", "the API server says: status 500: oh"),
+        (403, {"message": "pods is forbidden"}, "the API server says 403: pods is forbidden"),
+        (500, b"oh", "the API server says 500: oh"),
+        (502, b"", "the API server says 502$"),
         (200, b"oh", "is no JSON object"),
         (200, b"[" * 100_000, "is no JSON object"),
         (200, [], "is no JSON object"),

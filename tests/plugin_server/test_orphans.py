@@ -188,7 +188,7 @@ def test_errors_say_nothing(
         asked = len(api.paths)
         until(lambda asked=asked: len(api.paths) > asked + 10, 20)  # five rounds
     assert site.deleted == []
-    assert "orphans: the API server says: pods is forbidden" in caplog.text
+    assert "orphans: the API server says 403: pods is forbidden" in caplog.text
     del api.answers["/api/v1/pods"]
     after_lists(api)
     assert "Kubernetes answers again" in caplog.text

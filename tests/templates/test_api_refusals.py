@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from templates.api_refusals import why
+from templates.api_refusals import why, with_status
 
 
 @pytest.mark.parametrize(
@@ -19,6 +19,18 @@ from templates.api_refusals import why
 )
 def test_the_api_servers_own_words_are_told(body: bytes, words: str) -> None:
     assert why(404, body) == words
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b'{"kind": "Status", "message": "pods is forbidden"}', "it says 403: pods is forbidden"),
+        (b"no\n", "it says 403: no"),
+        (b"", "it says 403"),
+    ],
+)
+def test_they_are_told_behind_the_status(body: bytes, words: str) -> None:
+    assert with_status("it says", 403, body) == words
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b"<html>" * 100_000])
