@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from scripts.lib.interlink import free_port, is_up
+from scripts.lib.interlink import free_port
 from tests.kueue_bed import part
 from tests.system import Process
 
@@ -44,13 +44,21 @@ class Prometheus:
     def __enter__(self) -> Prometheus:
         self._process.start()
         end = time.monotonic() + PATIENCE_S
-        while not is_up("127.0.0.1", self.port):
+        while not self._is_ready():
             assert time.monotonic() < end, self._process.log()
             time.sleep(0.05)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._process.stop()
+
+    def _is_ready(self) -> bool:
+        """It listens before that, and then answers 503 whatever it is asked."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/-/ready", timeout=10):
+                return True
+        except OSError:  # what urllib raises, all of it
+            return False
 
     def values(self, query: str) -> list[tuple[dict[str, str], float]]:
         """What a query gives now: labels and value of each series."""
