@@ -58,7 +58,7 @@ class Service:
             self._hear_statuses,
         )
         self.snapshots = Snapshots(self.gateway, self.table, self.pools)
-        self._store = _store(settings, self.pools, self.table)
+        self._store = _store(settings, self.pools)
         files: IntentKeeper = IntentFiles(settings.state_directory)
         keepers = [files] if self._store is None else [files, self._store]
         self.deletions = Deletions(self.gateway, keepers, self.bridge.soon)
@@ -177,10 +177,10 @@ class Service:
         self.table.refusals.forget(pod.uid)
 
 
-def _store(settings: Settings, pools: Pools, table: StatesTable) -> Optional[Store]:
+def _store(settings: Settings, pools: Pools) -> Optional[Store]:
     """The store, if there is to be one; its client library takes memory."""
     if not settings.redis.url:
         return None
     from plugin_server.store import Store
 
-    return Store(settings.redis, pools, table)
+    return Store(settings.redis, pools)

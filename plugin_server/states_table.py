@@ -45,8 +45,6 @@ class StatesTable:
         self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
         self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
         self._gone: dict[tuple[str, str], None] = {}  # pools and uids that they no longer have
-        self._changes: dict[str, str] = {}  # uid -> pool, since they were last taken
-        self.tracks_changes = False  # whether somebody takes them
         self._lock = threading.Lock()
         self.refusals = Refusals()
 
@@ -70,8 +68,6 @@ class StatesTable:
                 return False
             jobs[status.uid] = Entry(sys.intern(pool), compact(status), now)
             self._gone.pop((pool, status.uid), None)
-            if self.tracks_changes:
-                self._changes[status.uid] = pool
             return True
 
     def enter(self, pool: str, status: JobStatus) -> None:
@@ -85,19 +81,12 @@ class StatesTable:
             self._homes[status.uid] = sys.intern(pool)
         self._put(pool, status, lambda made: made)  # its texts are kept once already
 
-    def remember(self, pool: str, status: JobStatus) -> None:
-        """What was known before a restart; whatever is heard wins."""
-        with self._lock:
-            jobs = self._pools.setdefault(sys.intern(pool), {})
-            jobs.setdefault(status.uid, Entry(sys.intern(pool), _compact(status), 0.0))
-
     def remove(self, pool: str, uids: Iterable[str]) -> None:
         """The site no longer has them."""
         with self._lock:
             jobs = self._pools.get(pool, {})
             for uid in uids:
-                if jobs.pop(uid, None) is not None and self.tracks_changes:
-                    self._changes[uid] = pool
+                jobs.pop(uid, None)
                 self._homes.pop(uid, None)
                 self._gone[pool, uid] = None
             while len(self._gone) > GONE_KEPT:
@@ -121,12 +110,6 @@ class StatesTable:
                 while len(self._homes) > HOME_KEPT:
                     del self._homes[next(iter(self._homes))]
 
-    def take_changes(self) -> dict[str, str]:
-        """The uids, with their pools, that have changed since the last call."""
-        with self._lock:
-            changes, self._changes = self._changes, {}
-        return changes
-
     # --- reading ------------------------------------------------------------------------------
 
     def find(self, uid: str, pool: str = "") -> Optional[Entry]:
@@ -145,13 +128,13 @@ class StatesTable:
         return entry.pool if entry is not None else self._homes.get(uid, "")
 
     def of_origin(self, origin: str) -> list[tuple[str, JobStatus]]:
-        """Pool and status of each job that belongs to a cluster and was heard of in this life."""
+        """Pool and status of each job that belongs to a cluster."""
         with self._lock:
             return [
                 (pool, entry.status)
                 for pool, jobs in self._pools.items()
                 for entry in jobs.values()
-                if entry.heard and entry.status.origin == origin
+                if entry.status.origin == origin
             ]
 
     def count(self, pool: str) -> int:

@@ -1,7 +1,8 @@
-"""What a restarted plugin may know a moment sooner: the last configurations and states, in Redis.
+"""What a restarted plugin may know a moment sooner: how scripts are built for each pool, in Redis.
 
-JSON only, in the forms in which submitters publish them, and read with the same distrust. Nothing
-is wrong without it, when it dies, or when it comes back empty: whatever a site says wins.
+JSON only, in the form in which submitters publish it, and read with the same distrust. Nothing is
+wrong without it, when it dies, or when it comes back empty: whatever a site says wins. Deletions
+are kept here, too, for plugins without a directory.
 """
 
 from __future__ import annotations
@@ -20,7 +21,6 @@ from redis.exceptions import RedisError
 from plugin_server.intents import Intent, read_intent
 from plugin_server.pools import Pools
 from plugin_server.settings import Redis as RedisSettings
-from plugin_server.states_table import StatesTable
 from templates import publications, wire
 from templates.errors import ConfigError, InterlinkNatsError, one_line
 from templates.names import check_token
@@ -29,27 +29,24 @@ logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 2.0
 ANSWER_S = 2.0
-AT_ONCE = 500  # states in one message
+AT_ONCE = 500  # deletions or configurations in one message
 
 
 class Store:
     """Loads once, then saves what has changed every few seconds, in a thread of its own."""
 
-    def __init__(self, settings: RedisSettings, pools: Pools, table: StatesTable) -> None:
+    def __init__(self, settings: RedisSettings, pools: Pools) -> None:
         self._settings = settings
         self._pools = pools
-        self._table = table
-        self._saved_configs: dict[str, str] = {}  # pool -> digest
-        self._pending: dict[str, str] = {}  # uid -> pool, changed and not saved yet
+        self._saved: dict[str, str] = {}  # pool -> digest of the configuration
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep_saving, name="redis", daemon=True)
         self._works = True
-        table.tracks_changes = True
 
     def start(self) -> None:
         """Load what there is, and begin to save."""
         with self._tried(), self._connect() as redis:
-            logger.info("redis: %d jobs remembered", self._load(redis))
+            logger.info("redis: configurations of %d pools loaded", self._load(redis))
         self._thread.start()
 
     def stop(self) -> None:
@@ -60,6 +57,7 @@ class Store:
     # --- loading --------------------------------------------------------------------------------
 
     def _load(self, redis: Redis) -> int:
+        """Load the configurations; return how many there are."""
         loaded = 0
         for pool, raw in self._entries(redis, "configs"):
             try:
@@ -68,19 +66,9 @@ class Store:
             except InterlinkNatsError as error:
                 logger.warning("redis: the configuration of %s is not one: %s", pool, error)
                 continue
-            for _, state in self._entries(redis, f"states:{pool}"):
-                loaded += self._load_state(pool, state)
+            loaded += 1
+            redis.unlink(self._key(f"states:{pool}"))  # kept by former versions
         return loaded
-
-    def _load_state(self, pool: str, raw: bytes) -> bool:
-        try:
-            message = json.loads(raw)
-            if type(message) is not dict:
-                return False
-            self._table.remember(pool, publications.read_status(message))
-        except (ValueError, RecursionError, InterlinkNatsError):
-            return False
-        return True
 
     def _entries(self, redis: Redis, name: str) -> Iterator[tuple[str, bytes]]:
         found: Any = redis.hscan_iter(self._key(name), count=AT_ONCE)
@@ -126,42 +114,28 @@ class Store:
         self._try_to_save()
 
     def _try_to_save(self) -> None:
-        self._pending.update(self._table.take_changes())
-        configs = {
+        if not self._works:
+            self._saved.clear()  # it may come back empty
+        changed = {
             pool: known.config
             for pool, known in self._pools.known().items()
-            if known.config and self._saved_configs.get(pool) != known.config.digest
+            if known.config and self._saved.get(pool) != known.config.digest
         }
-        if not self._pending and not configs:
+        if self._works and not changed:
             return
         try:
             with self._connect() as redis:
-                for pool, config in configs.items():
+                redis.ping()
+                for pool, config in changed.items():
                     raw = wire.encode(publications.config(pool, config.build), compress=False)
                     redis.hset(self._key("configs"), pool, raw)
-                    self._saved_configs[pool] = config.digest
-                self._save_states(redis)
+                    self._saved[pool] = config.digest
         except (RedisError, OSError, ConfigError) as error:
             self._complain(error)
             return
         if not self._works:
             logger.info("redis: works again")
             self._works = True
-
-    def _save_states(self, redis: Redis) -> None:
-        while self._pending:
-            some = dict(list(self._pending.items())[:AT_ONCE])
-            pipeline = redis.pipeline(transaction=False)
-            for uid, pool in some.items():
-                entry = self._table.find(uid, pool)
-                key = self._key(f"states:{pool}")
-                if entry is None:
-                    pipeline.hdel(key, uid)
-                else:
-                    pipeline.hset(key, uid, publications.dump_status(entry.status))
-            pipeline.execute()
-            for uid in some:
-                del self._pending[uid]
 
     # --- the connection -------------------------------------------------------------------------
 

@@ -94,26 +94,16 @@ def test_what_is_gone_before_its_create_has_returned_does_not_come_again() -> No
     assert phase(table) == "ended"
 
 
-def test_what_was_remembered_gives_way_to_what_is_heard() -> None:
+def test_the_jobs_of_one_cluster_are_those_that_say_so() -> None:
     table = StatesTable()
-    table.put("a", job("started"))
-    table.remember("a", job("ended"))
-    assert phase(table) == "started"
-    assert table.keep_only("a", set(), 1e9) == 1
-
-
-def test_the_jobs_of_one_cluster_are_those_that_say_so_in_this_life() -> None:
-    table = StatesTable()
-    mine, others, nobodys, remembered = (status(pod(), origin=o) for o in ("x", "y", "", "x"))
+    mine, others, nobodys = (status(pod(), origin=o) for o in ("x", "y", ""))
     for one in (mine, others, nobodys):
         table.put("a", one)
-    table.remember("a", remembered)
     assert table.of_origin("x") == [("a", mine)]
 
 
-def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
+def test_it_counts_by_pool_and_phase() -> None:
     table = StatesTable()
-    table.tracks_changes = True
     table.put("a", job())
     table.put("a", status(pod(), "queued"))
     table.put("b", status(pod(), "ended", exit_code=3))
@@ -122,6 +112,3 @@ def test_it_counts_by_pool_and_phase_and_tells_what_has_changed() -> None:
         "a": {"accepted": 0, "queued": 1, "started": 1, "ended": 0, "failed": 0},
         "b": {"accepted": 0, "queued": 0, "started": 0, "ended": 2, "failed": 1},
     }
-    assert len(table.take_changes()) == 4
-    table.remove("a", [UID])
-    assert table.take_changes() == {UID: "a"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ import pytest
 
 from plugin_server import store
 from scripts.lib.interlink import free_port
+from templates.results import TERMINATED, ContainerState, End
 from tests.nats_server import NatsServer
 from tests.plugin_server.conftest import Plugin, until
-from tests.plugin_server.pods import create_request, job_of, pod, status
+from tests.plugin_server.pods import containers, create_request, job_of, pod, status
 from tests.plugin_server.site import Site
 from tests.redis_server import RedisServer
 
@@ -29,32 +29,59 @@ def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisServ
     server.stop()
 
 
-def saved(redis: RedisServer, pool: str = "slurm-a") -> dict[str, Any]:
-    with redis.client() as client:
-        found: Any = client.hgetall(f"interlink:states:{pool}")
-    return {uid.decode(): json.loads(raw) for uid, raw in found.items()}
-
-
 def knows_config(redis: RedisServer, pool: str) -> bool:
     with redis.client() as client:
         return bool(client.hexists("interlink:configs", pool))
 
 
-def test_a_restarted_plugin_knows_its_pods_before_any_site_has_spoken(
+def keys(redis: RedisServer) -> set[str]:
+    with redis.client() as client:
+        found: Any = client.keys("*")
+    return {key.decode() for key in found}
+
+
+def test_a_restarted_plugin_can_translate_before_any_site_has_spoken(
     make_plugin: MakePlugin, nats: NatsServer, redis: RedisServer
 ) -> None:
-    raw = pod(pool="away")
-    with Site(nats.url, "away") as site:
+    with Site(nats.url, "away"):
         first = make_plugin(redis_url=redis.url)
-        until(lambda: first.service.pools.config("away"))
-        site.say(status(raw, "queued", message="Priority"))
-        until(lambda: raw["metadata"]["uid"] in saved(redis, "away"))
         until(lambda: knows_config(redis, "away"))
     first.service.stop()
     second = make_plugin(redis_url=redis.url)
-    assert len(second.status(raw)) == 1
     assert second.service.pools.config("away") is not None
     assert second.service.pools.alive() == []
+
+
+def test_a_restarted_plugin_has_all_states_from_the_sites_and_none_from_redis(
+    make_plugin: MakePlugin, site: Site, redis: RedisServer
+) -> None:
+    queued, ended, lost = (pod() for _ in range(3))
+    first = make_plugin(redis_url=redis.url)
+    until(lambda: knows_config(redis, site.pool))
+    end = ContainerState("", TERMINATED, end=End(3, 0, "", "", 0, 0))
+    over = status(ended, "ended", exit_code=3, containers=containers(ended, main=end))
+    site.say(status(queued, "queued"), over, status(lost))
+    until(lambda: len(first.status(queued, ended, lost)) == 3)
+    told = first.status(queued, ended)
+    first.service.stop()
+    assert keys(redis) == {"interlink:configs"}
+    del site.jobs[job_of(lost)]
+    second = make_plugin(redis_url=redis.url)
+    until(lambda: second.service.table.count(site.pool) == 2)
+    assert second.status(queued, ended, lost) == told
+
+
+def test_states_that_former_versions_kept_are_removed(
+    make_plugin: MakePlugin, site: Site, redis: RedisServer
+) -> None:
+    first = make_plugin(redis_url=redis.url)
+    until(lambda: knows_config(redis, site.pool))
+    first.service.stop()
+    with redis.client() as client:
+        client.hset(f"interlink:states:{site.pool}", "some-uid", "{}")
+        client.hset("another:states:x", "some-uid", "{}")
+    make_plugin(redis_url=redis.url)
+    assert keys(redis) == {"interlink:configs", "another:states:x"}
 
 
 def test_a_delete_outlives_a_plugin_without_a_directory(
@@ -71,20 +98,6 @@ def test_a_delete_outlives_a_plugin_without_a_directory(
     until(lambda: second.service.deletions.waiting() == {"away": 0})
 
 
-def test_what_a_site_says_wins_over_what_was_remembered(
-    make_plugin: MakePlugin, site: Site, redis: RedisServer
-) -> None:
-    raw = pod()
-    first = make_plugin(redis_url=redis.url)
-    site.say(status(raw, "queued"))
-    until(lambda: raw["metadata"]["uid"] in saved(redis))
-    first.service.stop()
-    site.jobs.clear()
-    second = make_plugin(redis_url=redis.url)
-    until(lambda: second.status(raw) == [])
-    until(lambda: saved(redis) == {})
-
-
 def test_nothing_is_wrong_when_it_dies_and_comes_back_empty(
     make_plugin: MakePlugin, site: Site, redis: RedisServer
 ) -> None:
@@ -95,7 +108,7 @@ def test_nothing_is_wrong_when_it_dies_and_comes_back_empty(
     assert plugin.create(create_request(raw)).status_code == 200
     assert plugin.status(raw)[0]["JID"] == job_of(raw)
     redis.start()
-    until(lambda: raw["metadata"]["uid"] in saved(redis))
+    until(lambda: knows_config(redis, site.pool))
 
 
 def test_nothing_is_wrong_when_it_was_never_there(make_plugin: MakePlugin, site: Site) -> None:
@@ -113,7 +126,6 @@ def test_junk_in_it_is_passed_over(
     first.service.stop()
     with redis.client() as client:
         client.hset("interlink:configs", "junk", junk)
-        client.hset(f"interlink:states:{site.pool}", "some-uid", junk)
     plugin = make_plugin(redis_url=redis.url)
     assert plugin.service.pools.config("junk") is None
     assert plugin.create(create_request(pod())).status_code == 200
