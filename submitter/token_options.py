@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+from dataclasses import dataclass
 
 from templates.settings_types import PathOrEmpty, Word
 
+NO_REDIS = "is no longer supported: use tokens.bucket (of the NATS server) or tokens.share"
 _BUCKET = re.compile(r"[A-Za-z0-9_-]+")
-
-
-@dataclass(frozen=True)
-class RedisOptions:
-    """A server of Redis."""
-
-    url: Word = ""
-    """redis://, rediss:// or unix:// URL without a password; empty: none."""
-    password_file: PathOrEmpty = ""
-    """File with the password."""
-    ca_file: PathOrEmpty = ""
-    """Certificates of the CAs that it is believed by (rediss://); empty: those that are usual."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +37,6 @@ class TokenOptions:
     """For whom they have to be."""
     share: PathOrEmpty = ""
     """A folder where all submitters that are this client agree on who asks; empty: the pool's."""
-    redis: RedisOptions = field(default_factory=RedisOptions)
-    """A server of Redis where they agree on it instead."""
     bucket: Word = ""
     """A bucket of the NATS server's key-value store where they agree on it instead."""
 
@@ -65,12 +51,7 @@ def mistakes(options: TokenOptions) -> Iterator[tuple[str, str]]:
         yield "tokens.client_id", "is missing"
     if not options.client_secret_file and not options.refresh_token_file:
         yield "tokens", "needs a client_secret_file, a refresh_token_file, or both"
-    redis = urlsplit(options.redis.url)
-    if options.redis.url and redis.scheme not in ("redis", "rediss", "unix"):
-        yield "tokens.redis.url", "must begin with redis://, rediss:// or unix://"
-    if redis.password:
-        yield "tokens.redis.url", "must not hold a password: password_file is for that"
     if options.bucket and not _BUCKET.fullmatch(options.bucket):
         yield "tokens.bucket", "must consist of letters, digits, - and _"
-    if sum(map(bool, (options.share, options.redis.url, options.bucket))) > 1:
-        yield "tokens", "can have only one of share, redis and bucket"
+    if options.share and options.bucket:
+        yield "tokens", "can have only one of share and bucket"

@@ -250,10 +250,6 @@ def tokens_of(options: TokenOptions, folder: str, ask: AskNats = nobody) -> Opti
 
 
 def _record(options: TokenOptions, folder: str, who: str, ask: AskNats) -> SharedRecord:
-    if options.redis.url:
-        from submitter.redis_record import RedisRecord
-
-        return RedisRecord(options.redis, f"interlink:{who}")
     if options.bucket:
         return BucketRecord(ask, options.bucket, who)
     return FileRecord(f"{options.share or folder}/{who}.json")

@@ -41,7 +41,6 @@ EXTRA = {
     "kueue_nats/cluster.py": {"kubernetes", "urllib3"},
     "submitter/backends/kubernetes_api.py": {"kubernetes", "urllib3"},
     "submitter/issuer.py": {"requests"},
-    "submitter/redis_record.py": {"redis"},
     "templates/json_text.py": {"orjson"},
     "templates/nats_site.py": {"nkeys"},
     **{module: {"nats"} for module in CONNECTION},

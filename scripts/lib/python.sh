@@ -95,7 +95,7 @@ make_bullseye() {
     say "building a Debian 11 root for its Python 3.9 (a minute or two, log: $bullseye.log)"
     rm -rf "$bullseye"
     debootstrap --variant=minbase \
-        --include=ca-certificates,python3,python3-venv,busybox-static,gawk,mawk,procps,redis-tools,shellcheck \
+        --include=ca-certificates,python3,python3-venv,busybox-static,gawk,mawk,procps,shellcheck \
         bullseye "$bullseye" "$(debian_mirror)" >"$bullseye.log" 2>&1 ||
         die "debootstrap could not build a Debian 11 root: see $bullseye.log"
     rm -rf "$bullseye"/var/cache/apt/archives/*.deb

@@ -31,10 +31,6 @@ def make(pool: Pool, ask: AskNats = nobody) -> Backend:
     except ModuleNotFoundError as error:
         what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
         raise ConfigError(f"pool {pool.name}: backend", what) from None
-    try:
-        made: Backend = backend(pool)
-    except ModuleNotFoundError as error:
-        what = f"need the Python package {error.name}, which is not installed"
-        raise ConfigError(f"pool {pool.name}: options", what) from None
+    made: Backend = backend(pool)
     made.reach_nats(ask)
     return made

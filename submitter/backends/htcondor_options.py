@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
 from submitter.backends.htcondor_description import NEVER, expression_mistake
-from submitter.token_options import TokenOptions, mistakes
+from submitter.token_options import NO_REDIS, TokenOptions, mistakes
 from templates.errors import ConfigError
 from templates.settings_schema import Form
 from templates.settings_types import Choice, Count, CountOrZero, Kind, PathOrEmpty, Word
@@ -112,6 +112,9 @@ _FORM = Form(Options(), strict=True)
 def load(raw: Mapping[str, object], pool: str) -> Options:
     """The options of a pool, or one line that says what is wrong with them."""
     where = f"pool {pool}: options"
+    tokens = raw.get("tokens")
+    if isinstance(tokens, Mapping) and "redis" in tokens:
+        raise ConfigError(f"{where}: tokens.redis", NO_REDIS)
     options: Options = _FORM.load(dict(raw), where)
     for key, what in _mistakes(options):
         raise ConfigError(f"{where}: {key}", what)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,10 @@ import nats as nats_py
 import pytest
 from nats.js.api import KeyValueConfig
 
-from submitter import backends
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_options import load
 from submitter.errors import BackendUnavailable
-from submitter.settings import Pool
 from templates import publications, subjects
-from templates.errors import ConfigError
 from templates.publications import Resources
 from tests import oidc
 from tests.nats_server import NatsServer
@@ -141,19 +137,3 @@ async def _make_bucket(url: str) -> None:
     client = await nats_py.connect(url)
     await client.jetstream().create_key_value(KeyValueConfig("tokens-here", history=1))
     await client.close()
-
-
-def test_redis_is_needed_by_who_names_it_only(
-    issuer: oidc.Issuer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "redis", None)
-    monkeypatch.delitem(sys.modules, "submitter.redis_record", raising=False)
-    secret = tmp_path / "secret"
-    secret.write_text("word")
-    tokens: dict[str, Any] = {"issuer": issuer.url, "client_id": "us"}
-    tokens["client_secret_file"] = str(secret)
-    pool = Pool(name="p", directory=str(tmp_path), backend="htcondor", options={"tokens": tokens})
-    backends.make(pool)
-    tokens["redis"] = {"url": "redis://nowhere"}
-    with pytest.raises(ConfigError, match="pool p: options: need the Python package redis, which"):
-        backends.make(pool)

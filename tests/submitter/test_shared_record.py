@@ -1,4 +1,4 @@
-"""What submitters share, wherever they keep it: real files, a real Redis, a real NATS server."""
+"""What submitters share, wherever they keep it: real files, a real NATS server."""
 
 from __future__ import annotations
 
@@ -15,19 +15,15 @@ from nats.js.api import KeyValueConfig
 
 from submitter.asking_nats import AskNats, asking, nobody
 from submitter.bucket_record import BucketRecord
-from submitter.redis_record import RedisRecord
 from submitter.shared_record import FileRecord, SharedRecord
-from submitter.token_options import RedisOptions
 from templates import permissions, wire
 from templates.errors import WireError
 from templates.link import Link
 from templates.link_settings import LinkSettings
 from tests.nats_server import NatsServer
 from tests.nats_users import Site
-from tests.redis_server import RedisServer
 
 BUCKET = permissions.bucket_of("alpha")
-PASSWORD = "between us"
 
 
 class Nats:
@@ -84,31 +80,14 @@ def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
     made.close()
 
 
-@pytest.fixture(scope="module")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
-    server = RedisServer(tmp_path_factory.mktemp("redis"), password=PASSWORD)
-    server.start()
-    yield server
-    server.stop()
-
-
-def redis_options(redis: RedisServer, tmp_path: Path) -> RedisOptions:
-    (tmp_path / "password").write_text(f"{PASSWORD}\n")
-    return RedisOptions(redis.url, str(tmp_path / "password"))
-
-
 Make = Callable[[], SharedRecord]
 
 
-@pytest.fixture(params=["file", "redis", "bucket"])
+@pytest.fixture(params=["file", "bucket"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
     """Each time another submitter's view of one record, which nobody has written to."""
     if request.param == "file":
         return lambda: FileRecord(str(tmp_path / "record"))
-    if request.param == "redis":
-        server = request.getfixturevalue("redis")
-        options = redis_options(server, tmp_path)
-        return lambda: RedisRecord(options, f"interlink:{tmp_path.name}")
     ask = request.getfixturevalue("nats").ask("alpha")
     return lambda: BucketRecord(ask, BUCKET, tmp_path.name)
 
@@ -158,55 +137,6 @@ def test_of_many_at_once_one_is_first(make: Make) -> None:
             thread.join()
         assert len(taken) == 1
         assert several[0].read()[0] == taken[0].encode()
-
-
-# --- Redis ----------------------------------------------------------------------------------------
-
-
-def test_a_redis_that_is_away(tmp_path: Path) -> None:
-    server = RedisServer(tmp_path)
-    record = RedisRecord(RedisOptions(server.url), "k")
-    with pytest.raises(OSError, match="refused") as caught:
-        record.read()
-    assert caught.value.filename == server.url
-    server.start()
-    try:
-        version = record.read()[1]
-        server.stop()
-        with pytest.raises(OSError, match="refused"):
-            record.swap(version, b"content")
-    finally:
-        server.stop()
-
-
-def test_a_redis_that_refuses_us_is_told_without_the_password(
-    redis: RedisServer, tmp_path: Path
-) -> None:
-    options = redis_options(redis, tmp_path)
-    Path(options.password_file).write_text("another word")
-    with pytest.raises(OSError, match="invalid username-password") as caught:
-        RedisRecord(options, "k").read()
-    assert "another word" not in str(caught.value)
-    Path(options.password_file).unlink()
-    with pytest.raises(FileNotFoundError):
-        RedisRecord(options, "k").read()
-
-
-def test_a_user_of_redis_needs_its_own_keys_only(redis: RedisServer, tmp_path: Path) -> None:
-    """What docs/htcondor.md says."""
-    rights = ["~interlink:*", "+get", "+set", "+watch", "+unwatch", "+multi", "+exec"]
-    with redis.client() as admin:
-        admin.execute_command("ACL", "SETUSER", "site", "on", f">{PASSWORD}", *rights)
-    options = redis_options(redis, tmp_path)
-    options = RedisOptions(options.url.replace("//", "//site@"), options.password_file)
-    record = RedisRecord(options, "interlink:k")
-    version = record.read()[1]
-    written = record.swap(version, b"ours")
-    assert written is not None
-    assert record.swap(version, b"late") is None
-    assert record.read() == (b"ours", written)
-    with pytest.raises(OSError, match="has no permissions to access one of the keys"):
-        RedisRecord(options, "another").read()
 
 
 # --- NATS -----------------------------------------------------------------------------------------

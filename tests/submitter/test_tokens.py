@@ -13,10 +13,9 @@ import pytest
 
 from submitter.errors import BackendUnavailable
 from submitter.shared_record import FileRecord
-from submitter.token_options import RedisOptions, TokenOptions
+from submitter.token_options import TokenOptions
 from submitter.tokens import LEASE_S, LONGEST_PAUSE_S, Tokens, tokens_of
 from tests import oidc
-from tests.redis_server import RedisServer
 
 LIFE_S = 20.0
 
@@ -191,29 +190,6 @@ def test_the_record_of_a_pool(options: TokenOptions, issuer: oidc.Issuer, tmp_pa
         tokens.ensure()
     assert len(issuer.asked) == 1
     assert (folders[0] / "token").read_text() == (folders[1] / "token").read_text()
-
-
-def test_several_agree_by_redis(
-    refreshing: TokenOptions, issuer: oidc.Issuer, tmp_path: Path
-) -> None:
-    """They have no folder in common, and one of them is a restart of another."""
-    server = RedisServer(tmp_path)
-    server.start()
-    try:
-        shared = replace(refreshing, redis=RedisOptions(server.url))
-        for name in ("a", "b", "a"):
-            (tmp_path / name).mkdir(exist_ok=True)
-            tokens = tokens_of(shared, str(tmp_path / name))
-            assert tokens is not None
-            tokens.ensure()
-        assert len(issuer.asked) == 1
-        assert {path.name for path in (tmp_path / "a").iterdir()} == {"token"}
-        assert (tmp_path / "a" / "token").read_text() == (tmp_path / "b" / "token").read_text()
-        with server.client() as client:
-            (key,) = client.keys("*")
-        assert key.startswith(b"interlink:token-")
-    finally:
-        server.stop()
 
 
 # --- trouble --------------------------------------------------------------------------------------
