@@ -12,7 +12,6 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from plugin_server import log_lines
 from plugin_server.settings import (
     bind_address,
     from_environment,
@@ -52,7 +51,19 @@ accesslog = None
 forwarded_allow_ips = "*"
 secure_scheme_headers: dict[str, str] = {}
 control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
-logconfig_dict = log_lines.configuration(_settings.logging.level, _settings.logging.format)
+_level = _settings.logging.level.upper()
+_form = {"()": "templates.log_format.formatter", "name": _settings.logging.format}
+logconfig_dict = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"lines": _form},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
+    "root": {"level": _level, "handlers": ["stderr"]},
+    "loggers": {
+        "gunicorn.error": {"level": _level, "propagate": True, "handlers": []},
+        "gunicorn.access": {"level": "WARNING", "propagate": True, "handlers": []},
+    },
+}
 
 if workers > 1:
     try:
