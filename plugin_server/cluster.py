@@ -23,6 +23,7 @@ PAGES = 10_000
 PARTIAL = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 LISTS = ("PartialObjectMetadataList", "PodList")
 UNENDED = "status.phase!=Succeeded,status.phase!=Failed"
+ANSWERS_AGAIN = "Kubernetes answers again"
 JSON, PATCH = "application/json", "application/strategic-merge-patch+json"
 
 

@@ -1,4 +1,4 @@
-"""What looks at Kubernetes every now and then, in a thread of its own."""
+"""Calling a function again and again, in a thread of its own."""
 
 from __future__ import annotations
 
@@ -6,31 +6,37 @@ import logging
 import threading
 from typing import Callable
 
-from plugin_server.cluster import ClusterError
+from templates.errors import InterlinkNatsError
+from templates.recurring_error import RecurringError
 
 logger = logging.getLogger(__name__)
 
 
 class Looking:
-    """Looks again and again; tells trouble when it begins, changes and ends."""
+    """Calls a function from ``start`` to ``stop``; whatever it raises does not end that."""
 
-    def __init__(self, name: str, look: Callable[[], None], pause_s: Callable[[], float]) -> None:
-        self._name = name
+    def __init__(
+        self,
+        name: str,
+        look: Callable[[], None],
+        pause_s: Callable[[], float],
+        works_again: str = "works again",
+    ) -> None:
         self._look = look
         self._pause_s = pause_s
-        self._trouble = ""
+        self._error = RecurringError(logger, name, f"{name}: {works_again}")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep_looking, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin with the first call."""
         self._thread.start()
 
-    def stop(self) -> None:
-        """End the thread; what it asks Kubernetes just now is not waited for."""
+    def stop(self, wait_s: float = 1.0) -> None:
+        """End the thread; a call that takes longer than this is not waited for."""
         self._stopping.set()
         if self._thread.is_alive():
-            self._thread.join(1)
+            self._thread.join(wait_s)
 
     @property
     def is_over(self) -> bool:
@@ -39,13 +45,14 @@ class Looking:
 
     def _keep_looking(self) -> None:
         while True:
-            trouble = ""
             try:
                 self._look()
-            except ClusterError as error:
-                trouble = str(error)
-            if trouble != self._trouble:
-                self._trouble = trouble
-                logger.warning("%s: %s", self._name, trouble or "Kubernetes answers again")
+            except InterlinkNatsError as error:
+                self._error.set(str(error))
+            except Exception as error:  # whatever it was, the next call may do better
+                if self._error.changes_to(repr(error)):
+                    logger.exception("%s failed", self._thread.name)
+            else:
+                self._error.clear()
             if self._stopping.wait(self._pause_s()):
                 return

@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Callable, NamedTuple, Optional
 
-from plugin_server.cluster import Cluster
+from plugin_server.cluster import ANSWERS_AGAIN, Cluster
 from plugin_server.deleting import Deletions
 from plugin_server.looking import Looking
 from plugin_server.pools import Pools
@@ -93,7 +93,7 @@ class Orphans:
         self._missing = Missing(after_s)
         self._brake = Brake(at_once)
         self._pause_s = min(LONGEST_PAUSE_S, max(after_s / 5, 0.5))
-        self.looking = Looking("orphans", self.look, self._pause)
+        self.looking = Looking("orphans", self.look, self._pause, ANSWERS_AGAIN)
         self.origin = ""  # of the jobs that are created here; empty as long as it is not known
         self.listed_at: Optional[float] = None
         self.held: dict[str, int] = {}  # pool -> orphans that the brake has held back

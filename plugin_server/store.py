@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,13 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from plugin_server.intents import Intent, read_intent
+from plugin_server.looking import Looking
 from plugin_server.pools import Pools
 from plugin_server.settings import Redis as RedisSettings
 from templates import publications, wire
 from templates.errors import ConfigError, InterlinkNatsError, one_line
 from templates.names import check_token
+from templates.recurring_error import RecurringError
 
 logger = logging.getLogger(__name__)
 
@@ -39,20 +40,21 @@ class Store:
         self._settings = settings
         self._pools = pools
         self._saved: dict[str, str] = {}  # pool -> digest of the configuration
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep_saving, name="redis", daemon=True)
-        self._works = True
+        self._saving = Looking("redis", self._save, lambda: SAVE_EVERY_S)
+        self._error = RecurringError(
+            logger, "redis: not used until it answers", "redis: works again"
+        )
 
     def start(self) -> None:
         """Load what there is, and begin to save."""
         with self._tried(), self._connect() as redis:
             logger.info("redis: configurations of %d pools loaded", self._load(redis))
-        self._thread.start()
+        self._saving.start()
 
     def stop(self) -> None:
         """End the thread, after a last attempt to save."""
-        self._stopping.set()
-        self._thread.join(3 * ANSWER_S)
+        self._saving.stop(3 * ANSWER_S)
+        self._save()
 
     # --- loading --------------------------------------------------------------------------------
 
@@ -79,13 +81,13 @@ class Store:
 
     def add(self, intent: Intent) -> None:
         """Write a deletion down; when Redis is away, memory and file have to do."""
-        if self._works:
+        if not self._error.message:
             with self._tried(), self._connect() as redis:
                 redis.hset(self._key("deletes"), intent.job, json.dumps(intent._asdict()))
 
     def remove(self, job: str) -> None:
         """Its site has confirmed it."""
-        if self._works:
+        if not self._error.message:
             with self._tried(), self._connect() as redis:
                 redis.hdel(self._key("deletes"), job)
 
@@ -104,38 +106,28 @@ class Store:
         try:
             yield
         except (RedisError, OSError, ConfigError) as error:
-            self._complain(error)
+            self._error.set(one_line(str(error)) or repr(error))
 
     # --- saving ---------------------------------------------------------------------------------
 
-    def _keep_saving(self) -> None:
-        while not self._stopping.wait(SAVE_EVERY_S):
-            self._try_to_save()
-        self._try_to_save()
-
-    def _try_to_save(self) -> None:
-        if not self._works:
+    def _save(self) -> None:
+        works = not self._error.message
+        if not works:
             self._saved.clear()  # it may come back empty
         changed = {
             pool: known.config
             for pool, known in self._pools.known().items()
             if known.config and self._saved.get(pool) != known.config.digest
         }
-        if self._works and not changed:
+        if works and not changed:
             return
-        try:
-            with self._connect() as redis:
-                redis.ping()
-                for pool, config in changed.items():
-                    raw = wire.encode(publications.config(pool, config.build), compress=False)
-                    redis.hset(self._key("configs"), pool, raw)
-                    self._saved[pool] = config.digest
-        except (RedisError, OSError, ConfigError) as error:
-            self._complain(error)
-            return
-        if not self._works:
-            logger.info("redis: works again")
-            self._works = True
+        with self._tried(), self._connect() as redis:
+            redis.ping()
+            for pool, config in changed.items():
+                raw = wire.encode(publications.config(pool, config.build), compress=False)
+                redis.hset(self._key("configs"), pool, raw)
+                self._saved[pool] = config.digest
+            self._error.clear()
 
     # --- the connection -------------------------------------------------------------------------
 
@@ -152,12 +144,6 @@ class Store:
 
     def _key(self, name: str) -> str:
         return f"{self._settings.prefix}:{name}"
-
-    def _complain(self, error: Exception) -> None:
-        """Once, until it works again."""
-        if self._works:
-            logger.warning("redis: not used until it answers: %s", one_line(str(error)))
-        self._works = False
 
 
 def _secret(path: str) -> str:

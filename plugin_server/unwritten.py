@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from plugin_server.asked import Asked, read
-from plugin_server.cluster import Cluster, PodChanged
+from plugin_server.cluster import ANSWERS_AGAIN, Cluster, PodChanged
 from plugin_server.deleting import Deletions
 from plugin_server.errors import Malformed
 from plugin_server.looking import Looking
@@ -51,7 +51,8 @@ class UnwrittenEnds:
         self._origin = origin
         self._since: dict[str, float] = {}  # uid -> when it was first known that it has ended
         self._written: set[str] = set()
-        self.looking = Looking("ends", self.look, lambda: max(after_s / 4, 0.5))
+        pause_s = max(after_s / 4, 0.5)
+        self.looking = Looking("ends", self.look, lambda: pause_s, ANSWERS_AGAIN)
         self.on_written: Callable[[str], object] = lambda pool: None
 
     def look(self) -> None:

@@ -9,10 +9,11 @@ import asyncio
 import contextlib
 import logging
 import uuid
-from collections.abc import Awaitable, Mapping
-from typing import Callable, Optional
+from collections.abc import Mapping
+from typing import Optional
 
 from submitter.errors import SubmitterError
+from submitter.periodic_tasks import PeriodicTasks
 from submitter.site import Site
 from templates import publications, subjects, wire
 from templates.asking import LinkError
@@ -20,6 +21,7 @@ from templates.errors import one_line
 from templates.link import Link
 from templates.messages import Query
 from templates.publications import Resources, Statuses
+from templates.recurring_error import RecurringError
 
 logger = logging.getLogger(__name__)
 
@@ -42,39 +44,29 @@ class Announcer:
         self._number = 0
         self._offer: Optional[Resources] = None
         self._found: Mapping[str, str] = {}  # what the batch system last offered
-        self._tasks: list[asyncio.Task[None]] = []
+        self._loops = PeriodicTasks(self._name)
+        what = f"pool={self._name}: what it offers"
+        self._unknown = RecurringError(
+            logger, f"{what} cannot be found out", f"{what} can be found out again"
+        )
         self.draining = False
 
     async def start(self) -> None:
         """Begin to publish."""
         timing = self._site.pool.timing
-        self._tasks = [
-            asyncio.create_task(self._repeat(BATCH_S, self._changes)),
-            asyncio.create_task(self._repeat(timing.heartbeat_s, self._heartbeat)),
-            asyncio.create_task(self._repeat(timing.resources_s, self._resources)),
-        ]
+        self._loops.start("publish changes", self._changes, lambda: BATCH_S)
+        self._loops.start("publish heartbeat", self._heartbeat, lambda: timing.heartbeat_s)
+        self._loops.start("publish resources", self._resources, lambda: timing.resources_s)
 
     async def stop(self) -> None:
         """Publish the last changes."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._loops.stop()
         with contextlib.suppress(LinkError):
             await self._changes()
 
     def drain(self) -> None:
         """From now on the pool says that it takes no more jobs."""
         self.draining = True
-
-    async def _repeat(self, pause_s: float, step: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            try:
-                await step()
-            except LinkError:
-                pass  # the link says so itself, and comes back
-            except Exception:  # the next round may do better
-                logger.exception("pool=%s: cannot publish", self._name)
-            await asyncio.sleep(pause_s)
 
     # --- on NATS ------------------------------------------------------------------------------
 
@@ -122,7 +114,7 @@ class Announcer:
             self._found = self._site.backend.capacity()
         except SubmitterError as error:
             trouble = one_line(str(error))
-            logger.warning("pool=%s: what it offers cannot be found out: %s", self._name, trouble)
+        self._unknown.set(trouble)
         return Resources(
             pool=self._name,
             quotas={**self._found, **pool.resources},

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Iterable, Sequence
-from typing import Callable, Optional
+from collections.abc import Iterable
+from typing import Optional
 
 from submitter import submission
 from submitter.ending import Ending
 from submitter.errors import SubmitterError
 from submitter.janitor import Janitor
 from submitter.journal import Tombstone
+from submitter.periodic_tasks import PeriodicTasks
 from submitter.polling import Polling
 from submitter.removal import Removal
 from submitter.scanner import Scanner, Sight
@@ -35,8 +36,6 @@ AT_ONCE = 16  # submissions per trip to a thread
 SLEPT_S = 20.0  # without a look, records may have come and gone
 NEXT = "waits for its turn"
 
-Step = Callable[[], Awaitable[None]]
-
 
 class Keeper:
     """Keeps one pool's jobs going, from ``start`` to ``stop``."""
@@ -52,11 +51,8 @@ class Keeper:
         self._janitor = Janitor(site)
         self._waiting: dict[str, Entry] = {}  # not submitted yet, in order
         self._full = False  # the first of them was not taken when it was last offered
-        self._wakes: dict[str, asyncio.Event] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-        self._stopping = False
+        self._loops = PeriodicTasks(site.pool.name)
         self._last_look = time.monotonic()
-        self._trouble: dict[str, str] = {}
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -66,59 +62,19 @@ class Keeper:
         try:
             await self._look()
         except SubmitterError as error:  # what has ended is cleaned up once that can be done
-            self._complain("look", str(error))
+            self._loops.error("look").set(str(error))
         timing = self.site.pool.timing
-        loops: Sequence[tuple[str, Step, Callable[[], float]]] = (
-            ("look", self._look, lambda: SOON_S if self._ending.waits else timing.spool_s),
-            ("submit", self._submit, lambda: timing.poll_s),
-            ("poll", self._poll, self._polling.pause),
-            ("remove", self._removal.step, lambda: 1.0 if self._table.buried else timing.poll_s),
-            ("tidy", self._janitor.step, lambda: self._janitor.pause_s),
-            ("clear", self._clear, lambda: timing.spool_s),
-        )
-        for name, step, pause in loops:
-            self._wakes[name] = asyncio.Event()
-            work = self._repeat(name, step, pause)
-            self._tasks.append(asyncio.create_task(work, name=f"{self.site.pool.name} {name}"))
+        start = self._loops.start
+        start("look", self._look, lambda: SOON_S if self._ending.waits else timing.spool_s)
+        start("submit", self._submit, lambda: timing.poll_s)
+        start("poll", self._poll, self._polling.pause)
+        start("remove", self._removal.step, lambda: 1.0 if self._table.buried else timing.poll_s)
+        start("tidy", self._janitor.step, lambda: self._janitor.pause_s)
+        start("clear", self._clear, lambda: timing.spool_s)
 
     async def stop(self) -> None:
         """Stop looking; jobs go on."""
-        self._stopping = True
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _repeat(self, name: str, step: Step, pause: Callable[[], float]) -> None:
-        wake = self._wakes[name]
-        while not self._stopping:  # wait_for may swallow a cancellation
-            wake.clear()
-            try:
-                await step()
-            except (OSError, SubmitterError) as error:
-                self._complain(name, str(error))
-            except Exception as error:  # whatever it was, the next round may do better
-                if self._is_new(name, repr(error)):
-                    logger.exception("pool=%s: %s failed", self.site.pool.name, name)
-            else:
-                self._complain(name, "")
-            try:
-                await asyncio.wait_for(wake.wait(), pause())
-            except asyncio.TimeoutError:
-                continue
-
-    def _complain(self, name: str, words: str) -> None:
-        """Log trouble when it begins, changes and ends."""
-        if self._is_new(name, words):
-            logger.warning("pool=%s: %s: %s", self.site.pool.name, name, words or "works again")
-
-    def _is_new(self, name: str, words: str) -> bool:
-        known, self._trouble[name] = self._trouble.get(name, ""), words
-        return words != known
-
-    def _awaken(self, *names: str) -> None:
-        for name in names:
-            if name in self._wakes:
-                self._wakes[name].set()
+        await self._loops.stop()
 
     async def _clear(self) -> None:
         """Secrets are nowhere but in a job's directory, once it has one."""
@@ -133,7 +89,7 @@ class Keeper:
         now_ms = int(time.time() * 1000)
         self._add(Found(job.name, job._replace(script="", files=()), now_ms))
         if not self._full:  # else it stands behind others that wait
-            self._awaken("submit")
+            self._loops.wake("submit")
 
     def bury(self, name: str, stone: Tombstone) -> bool:
         """A job's end was asked for, and that is written down; whether the job is known."""
@@ -142,7 +98,7 @@ class Keeper:
             return False
         self._table.bury(entry, stone)
         self._waiting.pop(name, None)
-        self._awaken("remove", "poll")
+        self._loops.wake("remove", "poll")
         return True
 
     def _add(self, found: Found) -> None:
@@ -165,7 +121,7 @@ class Keeper:
             live = [name for name, entry in self._table.live.items() if not entry.final]
             self._hear(await asyncio.to_thread(self._scanner.reread, live))
         if await self._ending.step():
-            self._awaken("submit", "remove")
+            self._loops.wake("submit", "remove")
 
     async def _take_in(self, sight: Sight) -> None:
         for found in sight.found:
@@ -176,7 +132,7 @@ class Keeper:
             await self._vanished(name, gone_with)
         self._hear(sight.records)
         if sight.found:
-            self._awaken("submit")
+            self._loops.wake("submit")
 
     async def _vanished(self, name: str, stone: Optional[Tombstone]) -> None:
         """Its directory is gone: deleted by another submitter, or removed by hand."""
@@ -204,7 +160,7 @@ class Keeper:
         for entry in lost:
             if self._table.get(entry.name) is entry:
                 self._waiting[entry.name] = entry
-                self._awaken("submit")
+                self._loops.wake("submit")
 
     # --- submitting ---------------------------------------------------------------------------
 
@@ -223,7 +179,7 @@ class Keeper:
                 return
         if self._full:
             self._full = False
-            self._awaken("submit")  # for those that came in meanwhile
+            self._loops.wake("submit")  # for those that came in meanwhile
 
     def _apply(self, attempt: Attempt) -> None:
         entry = self._waiting.get(attempt.name)
@@ -246,7 +202,7 @@ class Keeper:
             words = f"the batch system refused the job: {attempt.words}"
             now_ms = int(time.time() * 1000)
             entry.look(outlook._replace(phase=ENDED, message=words, exit_code=1, at_ms=now_ms))
-            self._awaken("look")
+            self._loops.wake("look")
         self._table.changed(entry)
 
     def _queue(self, last: Attempt) -> None:

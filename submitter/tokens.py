@@ -23,6 +23,7 @@ from submitter.errors import BackendUnavailable, IssuerRefused, IssuerUnavailabl
 from submitter.issuer import TIMEOUT_S, Client, Grant, Issuer
 from submitter.shared_record import FileRecord, SharedRecord, replace_file
 from submitter.token_options import TokenOptions
+from templates.recurring_error import RecurringError
 
 logger = logging.getLogger(__name__)
 
@@ -74,8 +75,8 @@ class Tokens:
         self._written = ""  # the token in the file
         self._next = 0.0  # when to look again
         self._failures = 0
-        self.trouble = ""
-        """Why the token could not be renewed when that was last tried."""
+        what = f"the token of {options.client_id} is"
+        self._error = RecurringError(logger, f"{what} not renewed", f"{what} renewed again")
 
     def ensure(self) -> None:
         """See to it that the file has a valid token; ``BackendUnavailable`` if there is none."""
@@ -87,6 +88,11 @@ class Tokens:
                 self._lock.release()
         if not self._is_valid():
             raise BackendUnavailable(f"no valid token: {self.trouble or 'it is being renewed'}")
+
+    @property
+    def trouble(self) -> str:
+        """Why the token could not be renewed when that was last tried."""
+        return self._error.message
 
     @property
     def left_s(self) -> float:
@@ -194,14 +200,11 @@ class Tokens:
             words = f"{error.filename or 'the shared record'}: {error.strerror or error}"
         if isinstance(error, IssuerRefused) and self._options.refresh_token_file:
             words = f"{words}; a new refresh token belongs in {self._options.refresh_token_file}"
-        if words != self.trouble:
-            logger.warning("the token of %s is not renewed: %s", self._options.client_id, words)
-        self.trouble = words
+        self._error.set(words)
 
     def _is_well(self) -> None:
-        if self.trouble:
-            logger.warning("the token of %s is renewed again", self._options.client_id)
-        self._failures, self.trouble = 0, ""
+        self._failures = 0
+        self._error.clear()
 
 
 def _older(content: bytes, state: State) -> bool:

@@ -79,7 +79,8 @@ IMPURE = {
 }
 COMMAND_LINES = {"templates/nats_site.py", "templates/render_pod.py"}
 WRITES = {"templates/job_directory.py"}  # what both the command line and submitters need
-MAINS = {"templates/running.py"}  # what the mains of programs share: the log, signals, the exit
+# What the mains of programs share (the log, signals, the exit), and what else logs by itself.
+MAINS = {"templates/recurring_error.py", "templates/running.py"}
 # Parts of those that only compute.
 HARMLESS = {
     "logging.Formatter",

@@ -249,7 +249,7 @@ def test_who_is_awoken_just_then_stops_too(site: Site, entry: Entry, turns: int)
     async def stop() -> None:
         keeper = Keeper(site)
         await keeper.start()
-        wakes = keeper._wakes.values()
+        wakes = keeper._loops._wakes.values()
         while not all(wake._waiters for wake in wakes):  # type: ignore[attr-defined]
             await asyncio.sleep(0.01)
         for wake in wakes:
