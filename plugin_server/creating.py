@@ -13,6 +13,7 @@ from plugin_server.deleting import Deletions
 from plugin_server.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.gateway import Gateway
 from plugin_server.pools import Pools
+from plugin_server.refusals import Refusals
 from plugin_server.sending import Sender
 from plugin_server.states_table import StatesTable
 from templates.errors import PodRejected
@@ -56,6 +57,7 @@ class Creates:
         self._table = table
         self._deletions = deletions
         self._sender = sender
+        self.refusals = Refusals()
         self.origin: Callable[[], str] = lambda: ""  # the cluster, if somebody knows it
         self._waiting = 0
         self._running: dict[str, asyncio.Future[str]] = {}  # by the pod's uid
@@ -97,7 +99,7 @@ class Creates:
         """Say why a pod was refused: to the log, and to who asks how it is doing."""
         logger.warning("pod %s/%s: %s", pod.namespace, pod.name, error)
         if not isinstance(error, Deleted):  # then nobody asks
-            self._table.refusals.note(pod.uid, str(error))
+            self.refusals.note(pod.uid, str(error))
 
     async def _once(self, pod: Pod, size: int, deadline: float) -> str:
         """One submission per pod, however often it is asked for at the same time."""
@@ -114,7 +116,7 @@ class Creates:
             mine.exception()  # heard, even if nobody else waits for it
             raise
         else:
-            self._table.refusals.forget(pod.uid)
+            self.refusals.forget(pod.uid)
             mine.set_result(job)
             return job
         finally:

@@ -63,13 +63,6 @@ class Service:
         keepers = [files] if self._store is None else [files, self._store]
         self.deletions = Deletions(self.gateway, keepers, self.bridge.soon)
         self.lookups = Lookups(self.bridge, self.gateway, self.table)
-        unknown = UnknownPods(
-            UnknownSettings(settings.default_pool, settings.lost_after_s),
-            self.snapshots,
-            self.lookups,
-            self.deletions,
-        )
-        self.statuses = Statuses(self.pools, self.table, unknown)
         create = CreateSettings(
             settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
         )
@@ -77,6 +70,10 @@ class Service:
         self.creates = Creates(
             create, self.gateway, self.pools, self.table, self.deletions, self.sender
         )
+        lost = UnknownSettings(settings.default_pool, settings.lost_after_s)
+        refusals = self.creates.refusals
+        unknown = UnknownPods(lost, self.snapshots, self.lookups, self.deletions, refusals)
+        self.statuses = Statuses(self.pools, self.table, unknown)
         readers = settings.server.log_readers
         self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
         self._default_pool = settings.default_pool
@@ -174,7 +171,7 @@ class Service:
             logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
         else:
             self.deletions.add(pool, job, asking.grace_period(raw))
-        self.table.refusals.forget(pod.uid)
+        self.creates.refusals.forget(pod.uid)
 
 
 def _store(settings: Settings, pools: Pools) -> Optional[Store]:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterable
 from typing import Callable, Optional
 
 from plugin_server.asked import Asked
-from plugin_server.refusals import Refusals
 from templates.states import ENDED, PHASES, JobStatus
 
 MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
@@ -46,7 +45,6 @@ class StatesTable:
         self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
         self._gone: dict[tuple[str, str], None] = {}  # pools and uids that they no longer have
         self._lock = threading.Lock()
-        self.refusals = Refusals()
 
     # --- writing ------------------------------------------------------------------------------
 

@@ -18,9 +18,8 @@ from plugin_server.asked import Asked
 from plugin_server.errors import Malformed
 from plugin_server.pools import Pools
 from plugin_server.states_table import Entry, StatesTable
-from plugin_server.status import introduction, lost_status, pod_status
+from plugin_server.status import introduction, pod_status
 from plugin_server.unknown_pods import UnknownPods
-from templates.names import job_name
 from templates.results import RUNNING, TERMINATED, WAITING
 from templates.states import ENDED
 
@@ -115,9 +114,6 @@ class Statuses:
         if not pod.mains:
             return b""
         if entry is None:
-            refused = self._table.refusals.words(pod.uid)
-            if refused is not None and not pod.deleting:
-                return _dump(lost_status(pod, job_name(pod.name, pod.uid), refused))
             lost = self._unknown.status(pod)
             return _dump(lost) if lost is not None else b""
         if pod.pool:

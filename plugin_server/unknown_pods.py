@@ -1,4 +1,4 @@
-"""Pods that the table does not know, or not any more: just taken, just restarted, or lost."""
+"""Pods that the table does not know, or not any more: refused, just taken, or lost."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple, Optional
 from plugin_server.asked import Asked
 from plugin_server.deleting import Deletions
 from plugin_server.lookups import Lookups
+from plugin_server.refusals import Refusals
 from plugin_server.snapshots import Snapshots
 from plugin_server.status import lost_status
 from templates.names import job_name
@@ -28,11 +29,13 @@ class UnknownPods:
         snapshots: Snapshots,
         lookups: Lookups,
         deletions: Deletions,
+        refusals: Refusals,
     ) -> None:
         self._settings = settings
         self._snapshots = snapshots
         self._lookups = lookups
         self._deletions = deletions
+        self._refusals = refusals
 
     def look_up(self, pods: list[Asked]) -> set[str]:
         """Ask their sites, if that may be worth it now; uids of those of which none has spoken."""
@@ -50,10 +53,13 @@ class UnknownPods:
         return silent
 
     def status(self, pod: Asked) -> Optional[dict[str, object]]:
-        """The end of a pod that is lost; None as long as there is nothing to say.
+        """The end of a pod that was refused or is lost; None as long as there is nothing to say.
 
         It is lost when it was taken once, and its site has said for long that it has it not.
         """
+        refused = self._refusals.words(pod.uid)
+        if refused is not None and not pod.deleting:
+            return lost_status(pod, job_name(pod.name, pod.uid), refused)
         if not pod.adopted or pod.deleting or self._deletions.is_deleted(pod.uid):
             return None
         job = job_name(pod.name, pod.uid)
