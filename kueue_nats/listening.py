@@ -6,18 +6,15 @@ import asyncio
 import logging
 import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Callable, NamedTuple
 
 from kueue_nats.errors import SpecError
 from kueue_nats.model import Source
 from kueue_nats.settings import PROGRAM
-from templates import messages
 from templates.asking import LinkError
 from templates.errors import WireError
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
-from templates.messages import Hello
 from templates.names import check_token
 from templates.program_settings import Nats, link_settings
 from templates.publications import Resources, read_resources
@@ -30,16 +27,8 @@ SCHEMES = ("nats", "tls", "ws", "wss")
 Heard = Callable[[Source, Resources], None]
 
 
-class Wanted(NamedTuple):
-    """How a source is reached, and what its submitters are told."""
-
+class _Connection(NamedTuple):
     settings: LinkSettings
-    interval_s: int  # the longest pause between two publications that does no harm
-
-
-@dataclass
-class _Ear:
-    wanted: Wanted
     link: Link
 
 
@@ -48,47 +37,41 @@ class Listener:
 
     def __init__(self, heard: Heard) -> None:
         self._heard = heard
-        self._ears: dict[Source, _Ear] = {}
+        self._connections: dict[Source, _Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def listen_to(self, wanted: Mapping[Source, Wanted]) -> None:
-        """Connect to what is new, disconnect from what nobody wants any more."""
-        for source in [*self._ears]:
-            if (
-                source not in wanted
-                or wanted[source].settings != self._ears[source].wanted.settings
-            ):
-                self._close(self._ears.pop(source).link)
-        for source, one in wanted.items():
-            ear = self._ears.get(source)
-            if ear is None:
-                self._ears[source] = ear = _Ear(one, self._link(source, one.settings))
-                await ear.link.start()
-            elif ear.wanted != one:
-                ear.wanted = one
-                await self._hello(source)
+    async def listen_to(self, sources: Mapping[Source, LinkSettings]) -> None:
+        """Connect to sources that are new, disconnect from those that nobody wants any more."""
+        for source, connection in [*self._connections.items()]:
+            if sources.get(source) != connection.settings:
+                self._close(self._connections.pop(source).link)
+        for source, settings in sources.items():
+            if source not in self._connections:
+                link = self._link(source, settings)
+                self._connections[source] = _Connection(settings, link)
+                await link.start()
 
     async def stop(self) -> None:
         """Close all connections."""
-        for ear in self._ears.values():
-            self._close(ear.link)
-        self._ears = {}
+        for connection in self._connections.values():
+            self._close(connection.link)
+        self._connections = {}
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def connected(self, timeout_s: float) -> bool:
         """Wait until every source is connected."""
-        ears = self._ears.values()
-        return all(await asyncio.gather(*(ear.link.connected(timeout_s) for ear in ears)))
+        links = [connection.link for connection in self._connections.values()]
+        return all(await asyncio.gather(*(link.connected(timeout_s) for link in links)))
 
     def troubles(self) -> dict[Source, str]:
         """Why sources cannot be heard; an empty text for one that can."""
-        return {source: ear.link.trouble for source, ear in self._ears.items()}
+        return {source: one.link.trouble for source, one in self._connections.items()}
 
     # --- one source -----------------------------------------------------------------------------
 
     def _link(self, source: Source, settings: LinkSettings) -> Link:
         async def connected() -> None:
-            await self._hello(source)
+            await self._hello(source, link)
 
         async def hear(request: Request) -> None:
             pool = check_token("pool", request.subject.rpartition(".")[2], WireError)
@@ -98,14 +81,12 @@ class Listener:
         link.subscribe(f"{source.subject}.{ANY}", hear)
         return link
 
-    async def _hello(self, source: Source) -> None:
-        """Ask all submitters there to publish what they have, and say how often we need it."""
-        ear = self._ears.get(source)
-        if ear is None or not source.subject.endswith(f".{RESOURCES}"):
+    async def _hello(self, source: Source, link: Link) -> None:
+        """Ask all submitters of a source to publish what they have."""
+        if not source.subject.endswith(f".{RESOURCES}"):
             return  # of a subject that is not ours nobody knows where hello is said
-        hello = messages.hello(Hello(PROGRAM, ear.wanted.interval_s))
         try:
-            await ear.link.publish(subject(_root(source), HELLO), hello)
+            await link.publish(subject(_root(source), HELLO), {})
         except LinkError as error:
             logger.info("cannot say hello: %s", error)  # it is said at the next connection
 

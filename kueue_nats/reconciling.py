@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from kueue_nats import (
@@ -24,7 +24,7 @@ from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
 from kueue_nats.knowing import Knowing, Known
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
-from kueue_nats.listening import Wanted, reached
+from kueue_nats.listening import reached
 from kueue_nats.model import MasterQueue, Source
 from kueue_nats.offers import offers
 from kueue_nats.planning import Plan
@@ -32,6 +32,7 @@ from kueue_nats.remembering import Clock, Records, There
 from kueue_nats.reporting import FALSE, READY, Seen, Word
 from kueue_nats.sharing import Share
 from kueue_nats.steps import Steps
+from templates.link_settings import LinkSettings
 from templates.program_settings import Nats
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class Look(NamedTuple):
 class Outcome(NamedTuple):
     """What a round asks of the other side."""
 
-    sources: Mapping[Source, Wanted]
+    sources: Mapping[Source, LinkSettings]
     wanted: frozenset[Source]  # those that cannot be reached, too: what was heard there counts on
     remembered: Records
     again: bool  # something was written that the next step waits for
@@ -86,7 +87,7 @@ class Reconciler:
         self._giving_back = GivingBack(cluster)
         self._drafts = Drafts()
 
-    def sources(self, clock: Clock) -> Mapping[Source, Wanted]:
+    def sources(self, clock: Clock) -> Mapping[Source, LinkSettings]:
         """Where pools are to be heard, before anything is done."""
         return self._sources(wanted for _, wanted in self._readable(clock))[0]
 
@@ -148,27 +149,20 @@ class Reconciler:
                 found.update(remembering.records(wanted, status, place, clock, strict=self._strict))
         return found
 
-    def _sources(self, masters: Any) -> tuple[dict[Source, Wanted], dict[Source, str]]:
-        """How each source is reached, or why it cannot be."""
-        sources: dict[Source, Wanted] = {}
+    def _sources(
+        self, masters: Iterable[MasterQueue]
+    ) -> tuple[dict[Source, LinkSettings], dict[Source, str]]:
+        """Return how each source is reached, and why others cannot be."""
+        sources: dict[Source, LinkSettings] = {}
         unreached: dict[Source, str] = {}
-        flavors = [g.nats for wanted in masters for g in wanted.groups if g.nats is not None]
-        for nats in flavors:
-            source, interval = nats.source, max(nats.timeout_s // 2, 1)
-            if source in unreached:
-                continue
+        groups = (group for master in masters for group in master.groups)
+        for source in dict.fromkeys(group.nats.source for group in groups if group.nats):
             try:
-                if source not in sources:
-                    sources[source] = Wanted(
-                        reached(source, self._secret(source), self._own), interval
-                    )
+                sources[source] = reached(source, self._secret(source), self._own)
+            except Unreachable:
+                raise
             except (SpecError, ClusterError) as error:
-                if isinstance(error, Unreachable):
-                    raise
                 unreached[source] = str(error)
-                continue
-            least = min(interval, sources[source].interval_s)
-            sources[source] = sources[source]._replace(interval_s=least)
         return sources, unreached
 
     def _secret(self, source: Source) -> str:

@@ -13,7 +13,6 @@ from typing import Any, Callable, Union
 from submitter import policy
 from submitter.announcer import Announcer
 from submitter.errors import Forbidden
-from submitter.greetings import Greetings
 from submitter.intake import Intake
 from submitter.jobs import Keeper
 from submitter.journal import JOURNALED, Outcome, Tombstone
@@ -52,7 +51,6 @@ class Agent:
         self._creates: Intake[Job, Outcome] = Intake(site.journal.store)
         self._deletes = Intake(site.journal.bury)
         self._logs = LogServer(site, link)
-        self._greetings = Greetings(self.pool, site.pool.timing.resources_s)
         self._subscribe(root)
 
     def _subscribe(self, root: str) -> None:
@@ -151,8 +149,8 @@ class Agent:
     async def _log(self, request: Request) -> None:
         await self._logs.serve(self.pool, request)
 
-    async def _hello(self, request: Request) -> None:
-        self._greetings.hear(request.raw)
+    async def _hello(self, _: Request) -> None:
+        """Publish everything, whatever the message holds."""
         await self.announcer.introduce()
 
     async def _shutdown(self, request: Request) -> None:

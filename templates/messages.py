@@ -40,7 +40,6 @@ CANCELLING = "cancelling"
 GONE = "gone"
 
 LARGEST_NUMBER = 2**63 - 1
-LONGEST_SENDER = 63
 
 _DOTS = frozenset(("", ".", ".."))  # what no part of a relative path may be
 
@@ -51,13 +50,6 @@ class Refusal(NamedTuple):
     code: str
     message: str
     retry: bool  # whether the same request may succeed later
-
-
-class Hello(NamedTuple):
-    """Somebody is new and asks every submitter to publish what it has."""
-
-    sender: str = ""  # its name, for people
-    interval_s: int = 0  # the longest pause between two publications of resources; 0: not said
 
 
 class Delete(NamedTuple):
@@ -229,20 +221,7 @@ def _containers(message: Mapping[str, Any], where: str) -> tuple[tuple[str, str,
     return tuple((name, kind, image) for name, kind, image in found)
 
 
-# --- hello, delete, query, answers ----------------------------------------------------------------
-
-
-def hello(message: Hello) -> dict[str, Any]:
-    """The message of a ``Hello``; what is not said is left out."""
-    said = {"from": message.sender, "interval_s": message.interval_s}
-    return {key: value for key, value in said.items() if value}
-
-
-def read_hello(message: Mapping[str, Any]) -> Hello:
-    """The ``Hello`` in a message; many of them say nothing more."""
-    with reading():
-        sender = one_line(text_at(message, "from", "hello"), LONGEST_SENDER)
-        return Hello(sender, count_at(message, "interval_s", "hello"))
+# --- delete, query, answers ----------------------------------------------------------------------
 
 
 def delete(message: Delete) -> dict[str, Any]:

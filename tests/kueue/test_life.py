@@ -174,7 +174,7 @@ def test_a_password_comes_from_a_secret_and_goes_nowhere_else(
         assert hidden not in told
 
 
-def test_who_speaks_too_rarely_is_warned_at_both_ends(
+def test_who_speaks_too_rarely_is_named_in_the_status(
     world: World, nats: NatsServer, tmp_path: Path
 ) -> None:
     world.master([{"name": "remote", "natsFlavor": world.nats_flavor(poolTimeout=30)}])
@@ -190,9 +190,6 @@ def test_who_speaks_too_rarely_is_warned_at_both_ends(
         told = world.until_pool(POOL, "Active")
         assert "speaks every 60 s only, and poolTimeout is 30 s" in told["message"]
         assert world.condition("PoolsHealthy")["reason"] == "Warning"
-        world.operator.stop()
-        world.operator.start()  # it says hello to the submitter, which was not there before
-        until(lambda: "resources_s is 60: lower it" in submitter.words(), 60, "the site's log")
         assert {"cpu", "memory", "pods"} <= told["published"].keys()
     finally:
         submitter.stop()

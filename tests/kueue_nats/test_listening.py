@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from kueue_nats.errors import SpecError
-from kueue_nats.listening import Listener, Wanted, reached
+from kueue_nats.listening import Listener, reached
 from kueue_nats.model import SecretRef, Source
 from kueue_nats.settings import OwnNats
 from scripts.lib.interlink import free_port
-from templates import messages, publications
+from templates import publications
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.publications import Resources
@@ -111,7 +111,7 @@ async def site(server: Server, pool: str, root: str = "interlink") -> AsyncItera
     link = Link(LinkSettings((server.url,), name="site"), root)
 
     async def hello(request: Request) -> None:
-        heard.append(messages.read_hello(await request.message(pool)))
+        heard.append(await request.message(pool))
         said = publications.resources(Resources(pool, {"cpu": "4"}))
         await link.publish(f"{root}.resources.{pool}", said, compress=False)
 
@@ -129,11 +129,11 @@ async def soon(what: Any) -> None:
     await asyncio.to_thread(eventually, what)
 
 
-def wanted(server: Server, interval_s: int = 30) -> Wanted:
-    return Wanted(LinkSettings((server.url,), name="ear"), interval_s)
+def wanted(server: Server, name: str = "ear") -> LinkSettings:
+    return LinkSettings((server.url,), name=name)
 
 
-def test_pools_are_heard_and_told_how_often(server: Server) -> None:
+def test_pools_are_heard_after_a_hello_at_each_connection(server: Server) -> None:
     async def run() -> None:
         told: list[tuple[Source, str]] = []
         listener = Listener(lambda where, said: told.append((where, said.pool)))
@@ -142,9 +142,10 @@ def test_pools_are_heard_and_told_how_often(server: Server) -> None:
             assert await listener.connected(20)
             await soon(lambda: told == [(source("a"), "p")])
             assert listener.troubles() == {source("a"): ""}
-            await listener.listen_to({source("a"): wanted(server, 10)})
+            await listener.listen_to({source("a"): wanted(server)})  # as it is
+            await listener.listen_to({source("a"): wanted(server, "other")})
             await soon(lambda: len(hellos) == 2)
-            assert [hello.interval_s for hello in hellos] == [30, 10]
+            assert [set(hello) for hello in hellos] == [{"v"}, {"v"}]
             await listener.stop()
 
     asyncio.run(run())
@@ -170,7 +171,7 @@ def test_other_credentials_are_another_connection(server: Server) -> None:
     async def run() -> None:
         listener = Listener(lambda where, said: None)
         closed = LinkSettings((f"nats://127.0.0.1:{free_port()}",), name="ear")
-        await listener.listen_to({source("a"): Wanted(closed, 30)})
+        await listener.listen_to({source("a"): closed})
         assert not await listener.connected(0.2)
         await soon(lambda: listener.troubles()[source("a")])
         await listener.listen_to({source("a"): wanted(server)})

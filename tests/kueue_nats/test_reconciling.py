@@ -343,13 +343,10 @@ def test_a_source_that_cannot_be_reached_is_told_and_keeps_its_pools(life: Life)
     assert life.flavors() == set()
 
 
-def test_the_interval_that_submitters_are_told_is_the_shortest_that_is_needed(life: Life) -> None:
-    life.cluster.set_master(
-        raw(remote("a", nats={"poolTimeout": 60}), remote("b", nats={"poolTimeout": 20}))
-    )
-    (wanted,) = life.round().sources.values()
-    assert wanted.interval_s == 10
-    assert wanted.settings.password == "pw"
+def test_flavors_of_the_same_source_share_its_connection(life: Life) -> None:
+    life.cluster.set_master(raw(remote("a"), remote("b", nats={"poolTimeout": 20})))
+    (settings,) = life.round().sources.values()
+    assert settings.password == "pw"
 
 
 def test_who_publishes_too_rarely_is_named(life: Life) -> None:

@@ -9,7 +9,7 @@ import pytest
 from templates import messages, wire
 from templates.errors import WireError
 from templates.job import Job
-from templates.messages import Delete, Hello, LogEnd, LogRequest, Query, Refusal
+from templates.messages import Delete, LogEnd, LogRequest, Query, Refusal
 from templates.volumes import File
 from tests.mutations import mutants
 
@@ -105,21 +105,6 @@ def test_the_script_and_the_files_of_a_job_stand_as_they_are_behind_the_rest() -
     head, _, attached = wire.encode(messages.create([FULL])).partition(b"\n")
     assert attached == FULL.script.encode() + b"".join(file.content for file in FULL.files)
     assert b"A=b" not in head
-
-
-@pytest.mark.parametrize("message", [Hello(), Hello("kueue-nats"), Hello("", 10), Hello("x", 1)])
-def test_a_hello(message: Hello) -> None:
-    assert messages.read_hello(over_the_wire(messages.hello(message))) == message
-
-
-def test_a_hello_that_says_nothing_is_what_it_always_was() -> None:
-    assert messages.hello(Hello()) == {}
-
-
-def test_the_name_in_a_hello_is_a_short_line() -> None:
-    read = messages.read_hello(over_the_wire({"from": "a\nb\x1b[2J" + "c" * 1000}))
-    assert read.sender.isprintable()
-    assert len(read.sender) == messages.LONGEST_SENDER
 
 
 @pytest.mark.parametrize("grace", [None, 0, 30])
@@ -259,21 +244,6 @@ def test_no_file_leaves_the_directory_of_its_job(path: str) -> None:
 @pytest.mark.parametrize(
     ("message", "words"),
     [
-        ({"from": 5}, "hello.from: must be a string, not a number"),
-        ({"interval_s": "10"}, "hello.interval_s: must be a whole number of at least 0"),
-        ({"interval_s": -1}, "hello.interval_s: must be a whole number of at least 0"),
-        ({"interval_s": 1.5}, "hello.interval_s: must be a whole number of at least 0"),
-        ({"interval_s": True}, "hello.interval_s: must be a whole number of at least 0"),
-        ({"interval_s": 2**63}, "hello.interval_s: must be a whole number of at least 0"),
-    ],
-)
-def test_a_hello_that_cannot_be(message: dict[str, Any], words: str) -> None:
-    assert words in complaint(messages.read_hello, message)
-
-
-@pytest.mark.parametrize(
-    ("message", "words"),
-    [
         ({}, "job name"),
         ({"name": None}, "job name"),
         ({"name": ["x"]}, "delete.name: must be a string"),
@@ -330,14 +300,13 @@ def test_an_end_of_a_log_that_cannot_be(fields: dict[str, Any]) -> None:
     ("read", "message"),
     [
         (read_one, messages.create([FULL])),
-        (messages.read_hello, messages.hello(Hello("kueue-nats", 10))),
         (messages.read_delete, messages.delete(Delete(NAME, 5))),
         (messages.read_query, messages.query(Query((NAME,), "x"))),
         (messages.read_log_request, messages.log_request(LOG)),
         (messages.read_log_end, messages.log_end(LogEnd("x", 1, True))),
         (messages.read_refusal, messages.refusal(Refusal("a", "b", True))),
     ],
-    ids=["create", "hello", "delete", "query", "logs", "log end", "refusal"],
+    ids=["create", "delete", "query", "logs", "log end", "refusal"],
 )
 def test_spoilt_messages_are_read_or_refused_in_one_line(
     read: Callable[[dict[str, Any]], object], message: dict[str, Any], mutations: int
