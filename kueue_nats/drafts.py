@@ -1,17 +1,12 @@
-"""What a plan becomes as objects; what follows from the same is worked out only once.
-
-In a cluster with some hundred pools hardly any of them has changed from one round to the next, and
-planning would be most of a round's work.
-"""
+"""The objects that a plan comes to."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from kueue_nats import kueue_objects, planning
-from kueue_nats.model import MasterQueue
-from kueue_nats.planning import Offers, Plan, Queue
+from kueue_nats import kueue_objects
+from kueue_nats.planning import Plan, Queue
 
 Json = Mapping[str, Any]
 
@@ -32,37 +27,6 @@ def objects(plan: Plan, owner: Json, version: str, usable: frozenset[str]) -> Ob
         for queue in plan.queues
     }
     return Objects(flavors, queues)
-
-
-class Drafts:
-    """The last plan of each MasterQueue, its objects, and what they followed from."""
-
-    def __init__(self) -> None:
-        self._plans: dict[str, tuple[object, Plan]] = {}
-        self._objects: dict[str, tuple[Plan, object, Objects]] = {}
-
-    def plan(self, wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> Plan:
-        """As ``planning.plan``."""
-        local = sorted(local_flavors)
-        asked = (wanted, offers, local)
-        last = self._plans.get(wanted.uid)
-        if last is None or last[0] != asked:
-            last = self._plans[wanted.uid] = asked, planning.plan(wanted, offers, local)
-        return last[1]
-
-    def objects(self, plan: Plan, owner: Json, version: str, usable: frozenset[str]) -> Objects:
-        """As the function of this name."""
-        asked = (dict(owner), version, named(plan) & usable)
-        last = self._objects.get(owner["uid"])
-        if last is None or last[0] is not plan or last[1] != asked:
-            made = objects(plan, owner, version, usable)
-            last = self._objects[owner["uid"]] = plan, asked, made
-        return last[2]
-
-    def keep(self, uids: Collection[str]) -> None:
-        """Forget what belongs to any other MasterQueue."""
-        self._plans = {uid: last for uid, last in self._plans.items() if uid in uids}
-        self._objects = {uid: last for uid, last in self._objects.items() if uid in uids}
 
 
 def named(plan: Plan) -> frozenset[str]:

@@ -12,6 +12,7 @@ from kueue_nats import (
     judging,
     kueue_objects,
     model,
+    planning,
     remembering,
     reporting,
     sharing,
@@ -19,7 +20,6 @@ from kueue_nats import (
     usage,
 )
 from kueue_nats.cluster import Cluster
-from kueue_nats.drafts import Drafts
 from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
 from kueue_nats.knowing import Knowing, Known
@@ -85,7 +85,6 @@ class Reconciler:
         self._taken: dict[str, Optional[Steps]] = {}  # in the last round
         self._knowing: dict[str, Knowing] = {}
         self._giving_back = GivingBack(cluster)
-        self._drafts = Drafts()
 
     def sources(self, clock: Clock) -> Mapping[Source, LinkSettings]:
         """Where pools are to be heard, before anything is done."""
@@ -179,7 +178,7 @@ class Reconciler:
         }
         uid = wanted.uid
         local = [name for name, item in there.flavors.items() if not steps.is_ours(item, uid)]
-        return self._drafts.plan(wanted, heard, local)
+        return planning.plan(wanted, heard, local)
 
     def _one(
         self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
@@ -217,7 +216,7 @@ class Reconciler:
     def _todo(self, master: _Master, known: Known, there: _Cluster) -> Steps:
         """The next steps, and the probe's, if there are flavors that Kueue may not know yet."""
         owner = owner_of(master.raw)
-        objects = self._drafts.objects(master.plan, owner, there.version, known.flavors)
+        objects = drafts.objects(master.plan, owner, there.version, known.flavors)
         if known.is_probed:
             name = self._knowing[master.wanted.uid].probe
             probe = {name: kueue_objects.probe(name, owner, there.version)}
@@ -225,7 +224,6 @@ class Reconciler:
         return steps.to_reach(objects, master.wanted.uid, there.flavors, there.queues)
 
     def _forget_all_but(self, uids: Collection[str]) -> None:
-        self._drafts.keep(uids)
         self._knowing = {uid: known for uid, known in self._knowing.items() if uid in uids}
 
     def _take(self, todo: Steps, name: str, version: str) -> list[str]:
