@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kueue_nats import usage
-from kueue_nats.knowing import Known
 from kueue_nats.model import MasterQueue, NatsFlavor, Source
 from kueue_nats.offers import SILENT, Record
 from kueue_nats.planning import Plan
@@ -58,7 +57,6 @@ def ready(
     plan: Plan,
     todo: Steps,
     failed: tuple[list[str], list[str]],
-    known: Known,
     queues: Mapping[str, Json],
 ) -> Word:
     """Whether all is as it was planned; of what failed: what was refused, and what was undone."""
@@ -71,9 +69,6 @@ def ready(
     if todo.foreign:
         words = f"{', '.join(todo.foreign)}: there already, and not ours; it is left alone"
         return Word(READY, FALSE, "Conflict", words)
-    if known.unsure:
-        words = f"Kueue has not taken notice of {', '.join(known.unsure)} yet: does it run?"
-        return Word(READY, FALSE, "KueueSilent", words)
     inactive = usage.inactive(plan, queues)
     if inactive:
         return Word(READY, FALSE, "QueueInactive", "; ".join(inactive))

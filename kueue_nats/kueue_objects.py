@@ -39,11 +39,6 @@ def resource_flavor(flavor: Flavor, owner: Json, version: str) -> Json:
     return _digested(version, "ResourceFlavor", metadata, dict(flavor.spec))
 
 
-def probe(name: str, owner: Json, version: str) -> Json:
-    """A flavor that no job ever gets: see ``knowing.py``."""
-    return _digested(version, "ResourceFlavor", _metadata(name, owner, MANAGED_BY), {})
-
-
 def cluster_queue(queue: Queue, owner: Json, version: str) -> Json:
     """A ClusterQueue; without any flavor it has no resource group, for an empty one is refused."""
     spec = dict(queue.template.fields)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
 from kueue_nats import (
     drafts,
     events,
     judging,
-    kueue_objects,
     model,
     planning,
     remembering,
@@ -22,7 +21,6 @@ from kueue_nats import (
 from kueue_nats.cluster import Cluster
 from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import GivingBack
-from kueue_nats.knowing import Knowing, Known
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
 from kueue_nats.listening import reached
 from kueue_nats.model import MasterQueue, Source
@@ -83,7 +81,7 @@ class Reconciler:
         self._known: set[tuple[str, frozenset[Source]]] = set()  # planned in the last round
         self._written: dict[str, float] = {}
         self._taken: dict[str, Optional[Steps]] = {}  # in the last round
-        self._knowing: dict[str, Knowing] = {}
+        self._seen: frozenset[str] = frozenset()  # uids of the flavors at the last look
         self._giving_back = GivingBack(cluster)
 
     def sources(self, clock: Clock) -> Mapping[Source, LinkSettings]:
@@ -107,12 +105,12 @@ class Reconciler:
         masters = [
             _Master(raw, wanted, self._planned(wanted, look, there)) for raw, wanted in readable
         ]
-        self._forget_all_but({wanted.uid for _, wanted in readable})
         notes = sharing.notes(_shares(masters), records)
         again = [self._one(master, look, there, notes) for master in masters]
         pairs = [(master.wanted, master.plan) for master in masters]
         self._giving_back.go_on(pairs, records, look.clock.now_s, there.version)
         self._known = {_heard_at(wanted) for _, wanted in readable}
+        self._seen = frozenset(str(f["metadata"]["uid"]) for f in there.flavors.values())
         return Outcome(sources, every, remembered, any(again))
 
     # --- looking --------------------------------------------------------------------------------
@@ -184,18 +182,20 @@ class Reconciler:
         self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
     ) -> bool:
         wanted, plan = master.wanted, master.plan
-        known = self._look_for_known(master, there, look.clock)
-        todo = self._todo(master, known, there)
+        usable = steps.usable_flavors(plan, wanted.uid, there.flavors)
+        known = steps.known_flavors(usable, self._seen, wanted.uid, there.flavors, there.queues)
+        made = drafts.objects(plan, owner_of(master.raw), there.version, known)
+        todo = steps.to_reach(made, wanted.uid, there.flavors, there.queues)
         undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
         refused = self._take(todo, wanted.name, there.version)
         self._taken[wanted.uid] = None if refused else todo
-        if (todo.todo or known.soon) and not refused and not undone:
+        if (todo.todo or known < usable) and not refused and not undone:
             return True  # its status is told when there is nothing more to do
         notes = judging.notes(wanted, look.records, look.clock, shared)
         seen = Seen(
             generation=wanted.generation,
             words=(
-                judging.ready(plan, todo, (refused, undone), known, there.queues),
+                judging.ready(plan, todo, (refused, undone), there.queues),
                 judging.connected(wanted, look.troubles),
                 reporting.health(plan.pools, notes),
             ),
@@ -206,25 +206,6 @@ class Reconciler:
         before = master.raw.get("status") or {}
         self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
         return False
-
-    def _look_for_known(self, master: _Master, there: _Cluster, clock: Clock) -> Known:
-        wanted, plan = master.wanted, master.plan
-        usable = drafts.named(plan) & steps.usable(plan, wanted.uid, there.flavors)
-        knowing = self._knowing.setdefault(wanted.uid, Knowing(wanted.name, wanted.uid))
-        return knowing.look(usable, there.flavors, there.queues, clock.now_s)
-
-    def _todo(self, master: _Master, known: Known, there: _Cluster) -> Steps:
-        """The next steps, and the probe's, if there are flavors that Kueue may not know yet."""
-        owner = owner_of(master.raw)
-        objects = drafts.objects(master.plan, owner, there.version, known.flavors)
-        if known.is_probed:
-            name = self._knowing[master.wanted.uid].probe
-            probe = {name: kueue_objects.probe(name, owner, there.version)}
-            objects = objects._replace(flavors={**objects.flavors, **probe})
-        return steps.to_reach(objects, master.wanted.uid, there.flavors, there.queues)
-
-    def _forget_all_but(self, uids: Collection[str]) -> None:
-        self._knowing = {uid: known for uid, known in self._knowing.items() if uid in uids}
 
     def _take(self, todo: Steps, name: str, version: str) -> list[str]:
         """Take all steps; what was refused, in words."""

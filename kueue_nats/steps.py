@@ -1,8 +1,8 @@
 """What to write, in an order that is safe at each point: every queue stays active.
 
-A queue names a flavor only when Kueue is sure to know it (``knowing.py``); a flavor is deleted only
-if no queue named it when the cluster was looked at. So a pool goes in two rounds, and comes in some
-more. One that is being deleted is taken out of the queues: it would vanish under them.
+A queue names a flavor one round after it was first seen, because Kueue needs a moment to hear of
+it; a flavor is deleted only if no queue named it when the cluster was looked at. One that is being
+deleted is taken out of the queues: it would vanish under them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kueue_nats.comparing import says
-from kueue_nats.drafts import Objects
+from kueue_nats.drafts import Objects, named
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
 from kueue_nats.planning import Plan
 
@@ -48,19 +48,32 @@ def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
         *_changed(QUEUES, wanted.queues, queues, uid),
         *_surplus(QUEUES, queues, wanted.queues, uid),
     ]
-    named = named_flavors(queues.values())
-    idle = {name: there for name, there in flavors.items() if name not in named}
+    in_use = named_flavors(queues.values())
+    idle = {name: there for name, there in flavors.items() if name not in in_use}
     todo += _surplus(FLAVORS, idle, wanted.flavors, uid)
     return Steps(tuple(todo), tuple(foreign))
 
 
-def usable(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
-    """The flavors that queues may name if Kueue knows them: they are there, and stay."""
+def usable_flavors(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
+    """Return the flavors of a plan that exist and stay."""
     planned = {flavor.name for flavor in plan.flavors}
     return frozenset(
         name
-        for name, there in flavors.items()
-        if not is_going(there) and not (name in planned and not is_ours(there, uid))
+        for name in named(plan) & flavors.keys()
+        if not is_going(flavors[name]) and not (name in planned and not is_ours(flavors[name], uid))
+    )
+
+
+def known_flavors(
+    usable: frozenset[str], seen: frozenset[str], uid: str, flavors: Named, queues: Named
+) -> frozenset[str]:
+    """Return the usable flavors that queues may name now; ``seen`` are uids of the look before.
+
+    What queues of this MasterQueue name already stays, also when the operator has just started.
+    """
+    in_use = named_flavors(queue for queue in queues.values() if is_ours(queue, uid))
+    return frozenset(
+        name for name in usable if name in in_use or flavors[name]["metadata"]["uid"] in seen
     )
 
 

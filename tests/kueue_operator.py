@@ -182,16 +182,18 @@ class Pools:
 
 
 class Watch:
-    """What Kueue says of all queues' being active, from the first word to ``stop``.
+    """Kueue's condition Active of all queues, from the first event to ``stop``.
 
-    "True", or else its own words.
+    Each entry is a monotonic time, and "True" or else Kueue's reason and message.
     """
 
     ACTIVE = ".status.conditions[?(@.type=='Active')]"
-    SHOWN = f"{{.metadata.name}} {{{ACTIVE}.status}} {{{ACTIVE}.message}}{{'\\n'}}"
+    SHOWN = (
+        f"{{.metadata.name}} {{{ACTIVE}.status}} {{{ACTIVE}.reason}} {{{ACTIVE}.message}}{{'\\n'}}"
+    )
 
     def __init__(self, bed: KueueBed) -> None:
-        self.seen: dict[str, list[str]] = {}
+        self.seen: dict[str, list[tuple[float, str]]] = {}
         self._bed = bed
         self._over = threading.Event()
         self._process: Optional[subprocess.Popen[str]] = None
@@ -216,9 +218,10 @@ class Watch:
             assert self._process.stdout is not None
             for line in self._process.stdout:
                 queue, _, words = line.strip().partition(" ")
-                if words:
-                    said = "True" if words.startswith("True ") else words
-                    self.seen.setdefault(queue, []).append(said)
+                status, _, why = words.partition(" ")
+                if status:
+                    event = (time.monotonic(), "True" if status == "True" else why)
+                    self.seen.setdefault(queue, []).append(event)
             self._process.wait()
             self._process.stdout.close()
 

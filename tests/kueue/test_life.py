@@ -213,21 +213,43 @@ def test_a_plan_is_compared_with_the_cluster(two_pools: World, tmp_path: Path) -
     assert f"cluster resourceflavors/{world.flavor('two')}" in other.stdout
 
 
-def test_every_queue_stays_active_while_programs_are_killed(
-    world: World, nats: NatsServer, watched: dict[str, list[str]]
+# Killed in turn; the API server last, because Kueue may miss new flavors for a while after that.
+KILLED = ("operator", "nats") * 3 + ("apiserver", "operator", "apiserver", "nats")
+
+
+def test_queues_stay_active_and_jobs_keep_their_places_while_programs_are_killed(
+    world: World, nats: NatsServer, watched: dict[str, list[tuple[float, str]]]
 ) -> None:
-    """200 changes of pools, with kill -9 of operator, NATS server and API server in between."""
-    flavor = world.nats_flavor(poolTimeout=6)
+    """200 changes of pools, with kill -9 of operator, NATS server and API server in between.
+
+    Only after a crash of the API server may a queue that new flavors come to be inactive for a
+    while; one whose flavors stay never is.
+    """
+    flavor = world.nats_flavor(poolTimeout=6, poolRegExp="pool-.*")
     lends = [{"queue": f"{world.name}-team", "lendingLimit": {"pods": 2}}]
     name = world.master([{"name": "remote", "natsFlavor": flavor, "canLendTo": lends}])
+    still = world.nats_flavor(poolTimeout=3600, pools=["still"])
+    other = world.master([{"name": "remote", "natsFlavor": still}], "-other")
     pools = [f"pool-{number}" for number in range(10)]
+    world.pools.offer("still", cpu=1, memory="1Gi", pods=1)
+    world.pools.offer(pools[0], cpu=1, memory="1Gi", pods=1)
+    for job, queue, place in (
+        ("keeps", name, world.flavor(pools[0])),
+        ("keeps-too", other, world.flavor("still", master=other)),
+    ):
+        world.job(job, world.local_queue(queue))
+        world.until_admitted(job, place)
+    places = {job: place_of(world, job) for job in ("keeps", "keeps-too")}
+    crashed_s = float("inf")
     for change in range(200):
         pool = pools[change * 7 % 10]
         world.pools.offer(
             pool, cpu=change % 5 + 1, memory=f"{change % 3 + 1}Gi", pods=change % 4 + 1
         )
         if change % 20 == 10:
-            kill(world, nats, change // 20)
+            if KILLED[change // 20] == "apiserver":
+                crashed_s = min(crashed_s, time.monotonic())
+            kill(world, nats, KILLED[change // 20])
         if change % 40 == 39:  # all the others fall silent, and come back
             world.pools.until(lambda p=pool: alive(world) == {p}, 60, "one pool alone", only=pool)
         time.sleep(0.05)
@@ -238,7 +260,21 @@ def test_every_queue_stays_active_while_programs_are_killed(
     }
     world.pools.until(lambda: borrowed(world, f"{name}-team") == limits, 30, "the team's part")
     for queue in (name, f"{name}-team"):
-        assert set(watched[queue]) == {"True"}
+        world.pools.until(lambda q=queue: watched[q][-1][1] == "True", 60, f"{queue} to be active")
+        inactive = [event for event in watched[queue] if event[1] != "True"]
+        assert [why for at_s, why in inactive if at_s < crashed_s] == []
+        assert [why for _, why in inactive if not why.startswith("FlavorNotFound ")] == []
+    assert {why for _, why in watched[other]} == {"True"}
+    assert {job: place_of(world, job) for job in places} == places
+
+
+def place_of(world: World, job: str) -> tuple[str, str, str]:
+    """Return a Job's Workload, the flavor that it was admitted to, and since when."""
+    workload = world.workloads()[job]
+    conditions = {entry["type"]: entry for entry in workload["status"]["conditions"]}
+    assert conditions["Admitted"]["status"] == "True"
+    since = conditions["Admitted"]["lastTransitionTime"]
+    return workload["metadata"]["uid"], world.admitted_to(job), since
 
 
 def borrowed(world: World, queue: str) -> dict[str, str]:
@@ -252,17 +288,17 @@ def borrowed(world: World, queue: str) -> dict[str, str]:
     }
 
 
-def kill(world: World, nats: NatsServer, number: int) -> None:
-    """One program after the other, in turns."""
-    if number % 3 == 0:
+def kill(world: World, nats: NatsServer, program: str) -> None:
+    """Kill a program and start it again."""
+    if program == "operator":
         world.operator.stop(signal.SIGKILL)
         world.operator.start()
-    elif number % 3 == 1:
+    elif program == "nats":
         nats.stop(signal.SIGKILL)
         nats.start()
     else:
-        world.bed.kill("apiserver")
-        world.bed.start("apiserver")
+        world.bed.kill(program)
+        world.bed.start(program)
 
 
 def quotas(world: World, queue: str) -> dict[str, Any]:
@@ -283,8 +319,8 @@ def alive(world: World) -> set[str]:
 
 
 @pytest.fixture
-def watched(bed: KueueBed) -> Iterator[dict[str, list[str]]]:
-    """Every word of Kueue's on whether a queue is active, by the queue."""
+def watched(bed: KueueBed) -> Iterator[dict[str, list[tuple[float, str]]]]:
+    """Kueue's condition Active over time, by the queue."""
     watch = Watch(bed)
     yield watch.seen
     watch.stop()

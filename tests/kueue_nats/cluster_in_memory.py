@@ -1,10 +1,10 @@
 """A cluster of objects in memory, for what cannot be watched on a real one: every single write.
 
 It does with objects what the API server and Kueue do: a flavor in use only begins to go, an owner
-that goes takes along what it owns, quantities come back in another notation. Kueue hears of flavors
-between two looks, or not at all while it is deaf. It notes every write that was not safe: a queue
-that names a flavor which is not there, is on its way out, or which Kueue has not heard of; and the
-end of a flavor which a queue named at the last look.
+that goes takes along what it owns, quantities come back in another notation. Kueue hears of a
+flavor between the first two looks at it, and lets go of none while it is deaf. It notes every write
+that was not safe: a queue that names a flavor which is not there, is on its way out, or which Kueue
+has not heard of; and the end of a flavor which a queue named at the last look.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from typing import Any, Optional
 
 from kueue_nats.errors import ClusterError, Conflicting, Missing, Rejected
-from kueue_nats.knowing import IN_USE
 from kueue_nats.kueue_objects import FLAVORS, NEW, QUEUES
 from kueue_nats.steps import named_flavors
+
+IN_USE = "kueue.x-k8s.io/resource-in-use"  # Kueue's finalizer
 
 Json = dict[str, Any]
 
@@ -37,6 +38,7 @@ class ClusterInMemory:
         self.named: set[str] = set()  # flavors in queues at the last look
         self.deaf = False
         self._unheard: set[str] = set()  # uids of flavors that Kueue has not heard of
+        self._looked_at: set[str] = set()  # uids of flavors at the last look
         self.version = NEW
         self.writes = 0
         self._numbers = itertools.count(1)
@@ -54,7 +56,8 @@ class ClusterInMemory:
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         if not self.version:
             raise Missing(f"listing {plural}", "there is no such kind")
-        self._hear()
+        if plural == FLAVORS:
+            self._hear()
         self.named = named_flavors(self.objects[QUEUES].values())
         return copy.deepcopy(self.objects[plural])
 
@@ -155,9 +158,10 @@ class ClusterInMemory:
 
     def _hear(self) -> None:
         """Kueue hears of flavors, and lets go of those that are deleted and that nobody names."""
+        self._unheard -= self._looked_at
+        self._looked_at = {flavor["metadata"]["uid"] for flavor in self.objects[FLAVORS].values()}
         if self.deaf:
             return
-        self._unheard.clear()
         named = named_flavors(self.objects[QUEUES].values())
         for name, flavor in [*self.objects[FLAVORS].items()]:
             if "deletionTimestamp" in flavor["metadata"] and name not in named:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from kueue_nats import planning
 from kueue_nats.errors import Conflicting, NotAllowed, Rejected, Unreachable
-from kueue_nats.knowing import PATIENCE_S
-from kueue_nats.kueue_objects import FLAVORS, QUEUES
+from kueue_nats.kueue_objects import FLAVORS, MANAGED_BY, QUEUES, owner_of
 from kueue_nats.model import Source
 from kueue_nats.offers import Tracker
 from kueue_nats.reconciling import Look, Outcome, Reconciler
@@ -96,92 +95,92 @@ def test_a_pool_comes_with_its_flavor_first(life: Life) -> None:
     life.settle()
     life.cluster.log.clear()
     life.say("p", cpu=4)
-    for write in ("apply mq.g.p", "apply mq.probe", "delete mq.probe"):
-        verb, name = write.split()
-        assert life.round().again
-        assert life.cluster.log == [f"{verb} {FLAVORS}/{name}"]
-        life.cluster.log.clear()
     assert life.round().again
-    assert life.cluster.log == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b"]
+    assert life.cluster.log == [f"apply {FLAVORS}/mq.g.p"]
+    assert life.round().again  # seen for the first time
+    assert life.cluster.log[1:] == []
+    assert life.round().again
+    assert life.cluster.log[1:] == [f"apply {QUEUES}/mq", f"apply {QUEUES}/b"]
     assert not life.round().again
-    assert life.cluster.log[2] == "status mq"
+    assert life.cluster.log[3] == "status mq"
     assert life.flavors() == life.flavors("b") == {"mq.g.p"}
     assert set(life.cluster.objects[FLAVORS]) == {"mq.g.p"}
 
 
-def test_a_pool_waits_for_a_kueue_that_does_not_hear(life: Life) -> None:
-    life.cluster.set_master(raw(remote()))
-    life.say("p", cpu=4)
+def test_a_flavor_of_the_admins_is_named_one_round_after_it_was_seen(life: Life) -> None:
+    life.cluster.set_master(raw(local()))
     life.settle()
-    life.cluster.deaf = True
-    life.say("q", cpu=4)
-    life.say("p", cpu=3)
-    for _ in range(20):
-        assert life.round().again  # it may answer at any moment
-        life.now_s += 0.4
-    life.now_s += PATIENCE_S
-    for _ in range(3):
-        life.say("p", cpu=2)
-        life.settle(after_s=2)
-        assert life.flavors() == {"mq.g.p"}  # whose quota changes as ever
-    assert life.condition() == (
-        "False",
-        "KueueSilent",
-        "Kueue has not taken notice of mq.g.q yet: does it run?",
-    )
-    life.cluster.deaf = False
-    life.settle(after_s=2)
-    assert life.flavors() == {"mq.g.p", "mq.g.q"}
-    assert life.condition()[0] == "True"
+    life.cluster.put(FLAVORS, "local")
+    assert life.round().again
+    assert life.flavors() == set()
+    life.round()
+    assert life.flavors() == {"local"}
     assert life.cluster.unsafe == []
 
 
-def test_an_operator_that_has_just_started_asks_about_new_flavors_only(life: Life) -> None:
+def test_an_operator_that_has_just_started_waits_for_new_flavors_only(life: Life) -> None:
+    life.cluster.set_master(raw(remote()))
+    life.say("p", cpu=4)
+    life.settle()
+    life.say("q", cpu=4)
+    life.round()
+    assert life.cluster.log[-1] == f"apply {FLAVORS}/mq.g.q"
+    life.restart()
+    for pool in "pq":
+        life.say(pool, cpu=4)
+    life.cluster.log.clear()
+    assert life.round().again
+    assert life.cluster.log == []
+    assert life.flavors() == {"mq.g.p"}
+    life.settle()
+    assert life.cluster.log[0] == f"apply {QUEUES}/mq"
+    assert life.flavors() == {"mq.g.p", "mq.g.q"}
+
+
+def test_a_flavor_that_was_made_anew_is_named_once_it_has_been_seen(life: Life) -> None:
+    wanted = raw(remote(canLendTo=[lends("b")]))
+    life.cluster.set_master(wanted)
+    life.say("p", cpu=4)
+    for _ in range(2):
+        life.round()
+    made = life.cluster.objects[FLAVORS]
+    del made["mq.g.p"]
+    life.cluster.put(FLAVORS, "mq.g.p")
+    made["mq.g.p"]["metadata"]["ownerReferences"] = [owner_of(wanted)]
+    life.settle()
+    assert life.flavors() == life.flavors("b") == {"mq.g.p"}
+    assert life.cluster.unsafe == []
+
+
+def test_a_pool_comes_back_when_kueue_has_let_go_of_its_flavor(life: Life) -> None:
     life.cluster.set_master(raw(remote()))
     life.say("p", cpu=4)
     life.settle()
     life.cluster.deaf = True
-    life.say("q", cpu=4)
-    for _ in range(3):
-        life.round()
-    assert life.cluster.log[-1] == f"delete {FLAVORS}/mq.probe"
-    life.restart()
+    life.settle(after_s=30)
     life.say("p", cpu=4)
-    life.say("q", cpu=4)
-    life.round()
-    life.cluster.deaf = False  # Kueue lets go of the probe of the one before, which proves nothing
-    life.cluster.log.clear()
-    life.settle(after_s=2)
-    assert life.cluster.log[:2] == [f"apply {FLAVORS}/mq.probe", f"delete {FLAVORS}/mq.probe"]
-    assert life.flavors() == {"mq.g.p", "mq.g.q"}
-
-
-def test_a_probe_stays_until_kueue_holds_it(life: Life) -> None:
-    life.cluster.set_master(raw(remote()))
-    life.say("p", cpu=4)
-    for _ in range(2):
-        life.round()
-    probe = life.cluster.objects[FLAVORS]["mq.probe"]
-    finalizers = probe["metadata"].pop("finalizers")  # its webhook is not there
-    for _ in range(3):
-        life.round()
-        assert "mq.probe" in life.cluster.objects[FLAVORS]
-    probe["metadata"]["finalizers"] = finalizers
+    life.settle()
+    assert life.flavors() == set()  # the flavor still goes
+    life.cluster.deaf = False
     life.settle()
     assert life.flavors() == {"mq.g.p"}
+    assert life.cluster.unsafe == []
 
 
-def test_somebody_elses_probe_is_left_alone_and_named(life: Life) -> None:
+def test_the_probe_of_a_former_version_is_deleted(life: Life) -> None:
+    """It made one flavor more, called <masterqueue>.probe, to find out what Kueue knows."""
+    wanted = raw(remote())
+    life.cluster.set_master(wanted)
     life.cluster.put(FLAVORS, "mq.probe")
-    life.cluster.set_master(raw(remote()))
+    life.cluster.put(FLAVORS, "other.probe")  # of somebody else's
+    probe = life.cluster.objects[FLAVORS]["mq.probe"]["metadata"]
+    probe.update(labels=dict(MANAGED_BY), ownerReferences=[owner_of(wanted)])
     life.say("p", cpu=4)
-    life.now_s += 1
-    for _ in range(3):
-        life.round()
-        life.now_s += PATIENCE_S
-    assert life.condition()[:2] == ("False", "Conflict")
-    assert "ResourceFlavor mq.probe" in life.condition()[2]
-    assert life.flavors() == set()
+    life.settle()
+    assert set(life.cluster.objects[FLAVORS]) == {"mq.g.p", "other.probe"}
+    assert life.flavors() == {"mq.g.p"}
+    assert life.condition()[0] == "True"
+    assert life.cluster.unsafe == []
 
 
 def test_a_pool_goes_with_its_flavor_last(life: Life) -> None:
