@@ -1,4 +1,4 @@
-"""What pools offer becomes quota of Kueue's: a polling reconciler, as every MasterQueue asks.
+"""Kueue operator: a polling reconciler that turns what pools offer into quota, as MasterQueues ask.
 
 ``model``, ``offers``, ``steady``, ``planning``, ``kueue_objects``, ``comparing``, ``steps``,
 ``usage``, ``judging``, ``reporting`` and ``returning`` are functions from (MasterQueue, pools, what

@@ -1,4 +1,4 @@
-"""Whether an object says what it should, whatever the API server has added, in any notation."""
+"""Comparison of objects, whatever the API server has added, in any notation of quantities."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from templates.quantity import parse
 _QUANTITIES = ("nominalQuota", "borrowingLimit", "lendingLimit", "weight")
 
 
-def says(actual: Any, wanted: Any) -> bool:
-    """Whether all that is wanted stands in the object; it may hold more, but no longer lists.
+def is_superset(actual: Any, wanted: Any) -> bool:
+    """Return whether an object holds all that is wanted; it may hold more, but no longer lists.
 
     Empty texts and lists may have been left out. Empty objects may not: that of a selector means
     all, and none at all means nothing.
@@ -24,7 +24,7 @@ def says(actual: Any, wanted: Any) -> bool:
         return isinstance(actual, Mapping) and all(
             _same_amount(actual.get(key), value)
             if key in _QUANTITIES
-            else says(actual.get(key), value)
+            else is_superset(actual.get(key), value)
             for key, value in wanted.items()
         )
     if isinstance(wanted, list):
@@ -33,7 +33,7 @@ def says(actual: Any, wanted: Any) -> bool:
         return (
             isinstance(actual, list)
             and len(actual) == len(wanted)
-            and all(map(says, actual, wanted))
+            and all(map(is_superset, actual, wanted))
         )
     return bool(wanted == "" and actual is None)
 

@@ -1,10 +1,10 @@
-"""What can go wrong between the operator and the cluster.
+"""Errors between the operator and the cluster.
 
 InterlinkNatsError
 ├── SpecError          a MasterQueue asks what cannot be given
 └── ClusterError       the Kubernetes API did not do it
-    ├── Missing        there is no such object, or no such kind
-    ├── Conflicting    somebody else changed or made it meanwhile
+    ├── NotFound       there is no such object, or no such kind
+    ├── Conflict       somebody else changed or made it meanwhile
     ├── Rejected       it, or a webhook of Kueue's, says that the object is wrong
     ├── NotAllowed     our ServiceAccount may not
     └── Unreachable    it cannot be asked at the moment
@@ -16,11 +16,11 @@ from templates.errors import InterlinkNatsError, Located, one_line
 
 
 class SpecError(Located):
-    """A MasterQueue is wrong: ``where`` is the field."""
+    """Error in a MasterQueue: ``where`` is the field."""
 
 
 class ClusterError(InterlinkNatsError):
-    """A call to the Kubernetes API failed; one line, fit for a condition."""
+    """Failed call to the Kubernetes API; one line, fit for a condition."""
 
     def __init__(self, what: str, why: str) -> None:
         super().__init__(what, why)
@@ -31,21 +31,21 @@ class ClusterError(InterlinkNatsError):
         return f"{one_line(self.what, 160)}: {one_line(self.why)}"
 
 
-class Missing(ClusterError):
-    """There is no such object, or the API server does not know its kind."""
+class NotFound(ClusterError):
+    """No such object, or a kind that the API server does not know."""
 
 
-class Conflicting(ClusterError):
-    """It was changed, or made, by somebody else meanwhile."""
+class Conflict(ClusterError):
+    """An object that somebody else has changed, or made, meanwhile."""
 
 
 class Rejected(ClusterError):
-    """The API server, or a webhook, refuses what the object says."""
+    """An object that the API server, or a webhook, refuses."""
 
 
 class NotAllowed(ClusterError):
-    """The credentials do not allow it."""
+    """Credentials that do not allow the call."""
 
 
 class Unreachable(ClusterError):
-    """No answer, or one that says to come back."""
+    """No answer, or one that says to retry."""

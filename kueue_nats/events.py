@@ -1,4 +1,4 @@
-"""Events of a MasterQueue: what has changed from one status to the next."""
+"""Kubernetes Events of a MasterQueue, from the changes of its status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from kueue_nats.model import GROUP, KIND, VERSION
 from kueue_nats.planning import LOST, UNUSED
-from kueue_nats.reporting import READY, moment
+from kueue_nats.reporting import READY, timestamp
 from kueue_nats.settings import PROGRAM
 from templates.errors import one_line
 
@@ -18,7 +18,7 @@ Json = Mapping[str, Any]
 
 
 class Event(NamedTuple):
-    """What has happened."""
+    """Event, without its times."""
 
     kind: str
     reason: str
@@ -26,7 +26,7 @@ class Event(NamedTuple):
 
 
 def between(before: Json, after: Json) -> Iterator[Event]:
-    """What somebody who reads ``kubectl describe`` wants to know of a change of the status."""
+    """Yield the Events of a change of status, for readers of ``kubectl describe``."""
     earlier = {(e.get("flavor"), e.get("name")): e for e in before.get("pools") or ()}
     later = {(e["flavor"], e["name"]): e for e in after.get("pools") or ()}
     for key, entry in later.items():
@@ -42,7 +42,7 @@ def between(before: Json, after: Json) -> Iterator[Event]:
 
 
 def body(event: Event, master: Json, now: float) -> dict[str, Any]:
-    """As the Kubernetes API wants it."""
+    """Return an Event as the Kubernetes API wants it."""
     metadata = master["metadata"]
     about = {"kind": KIND, "apiVersion": f"{GROUP}/{VERSION}"}
     about.update({key: metadata[key] for key in ("name", "uid", "resourceVersion")})
@@ -59,8 +59,8 @@ def body(event: Event, master: Json, now: float) -> dict[str, Any]:
         "message": one_line(event.message, 1000),
         "source": {"component": PROGRAM},
         "reportingComponent": PROGRAM,
-        "firstTimestamp": moment(now),
-        "lastTimestamp": moment(now),
+        "firstTimestamp": timestamp(now),
+        "lastTimestamp": timestamp(now),
         "count": 1,
     }
 

@@ -1,4 +1,4 @@
-"""Carries out what ``returning`` says; looks at Workloads only while some may be given back."""
+"""Requeueing of jobs; it lists Workloads only while some may have to be requeued."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from kueue_nats import returning
 from kueue_nats.cluster import Cluster
 from kueue_nats.errors import ClusterError, Unreachable
 from kueue_nats.model import Group, MasterQueue
-from kueue_nats.planning import DRAINING, LOST, Plan, Pool
+from kueue_nats.planning import DRAINING, LOST, Plan, PlannedPool
 from kueue_nats.remembering import Records
 from templates.names import flavor_name
 
 logger = logging.getLogger(__name__)
 
 
-class _Leave(NamedTuple):
-    """A flavor whose jobs are to go."""
+class _Eviction(NamedTuple):
+    """Flavor that jobs have to leave."""
 
     flavor: str
     why: str
     only_idle: bool  # those that have started may end
 
 
-class GivingBack:
-    """Keeps only whether something was begun; what, is marked in the cluster."""
+class Requeuer:
+    """Carries out the patches of ``returning``; what was begun is marked in the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class GivingBack:
         now_s: float,
         version: str,
     ) -> None:
-        """Give back what is to be; a failure is logged, and the next round tries again."""
+        """Requeue jobs; log a failure, which the next round retries."""
         leave = [one for master, plan in masters for one in _leaves(master, plan, records, now_s)]
         if not leave and not self._underway:
             return
@@ -60,19 +60,19 @@ class GivingBack:
             logger.warning("jobs cannot be given back: %s", error)
 
 
-def _leaves(master: MasterQueue, plan: Plan, records: Records, now_s: float) -> Iterator[_Leave]:
+def _leaves(master: MasterQueue, plan: Plan, records: Records, now_s: float) -> Iterator[_Eviction]:
     groups = {group.name: group for group in master.groups}
     for pool in plan.pools:
         group = groups[pool.group]
         name = pool.flavor or flavor_name(master.name, group.name, pool.name)
         if pool.state == DRAINING and master.evict_drained and pool.name in master.drain:
-            yield _Leave(name, f"MasterQueue {master.name} drains pool {pool.name}", False)
+            yield _Eviction(name, f"MasterQueue {master.name} drains pool {pool.name}", False)
         elif _is_given_up(pool, group, records, now_s):
             words = f"pool {pool.name} is lost, and they have not started"
-            yield _Leave(name, words, True)
+            yield _Eviction(name, words, True)
 
 
-def _is_given_up(pool: Pool, group: Group, records: Records, now_s: float) -> bool:
+def _is_given_up(pool: PlannedPool, group: Group, records: Records, now_s: float) -> bool:
     nats = group.nats
     if pool.state != LOST or nats is None or nats.return_after_s is None:
         return False

@@ -1,4 +1,4 @@
-"""What is to be said of a MasterQueue after a look: its conditions, and warnings about pools."""
+"""Conditions of a MasterQueue, and warnings about its pools."""
 
 from __future__ import annotations
 
@@ -6,35 +6,38 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kueue_nats import usage
-from kueue_nats.model import MasterQueue, NatsFlavor, Source
-from kueue_nats.offers import SILENT, Record
+from kueue_nats.model import MasterQueue, NatsFlavor, NatsSource
+from kueue_nats.offers import SILENT, PoolRecord
 from kueue_nats.planning import Plan
 from kueue_nats.remembering import Clock, Records
-from kueue_nats.reporting import CONNECTED, FALSE, READY, TRUE, Heard, Word
-from kueue_nats.steps import Steps
+from kueue_nats.reporting import CONNECTED, FALSE, READY, TRUE, Condition, PoolReport
+from kueue_nats.steps import Actions
 
 Json = dict[str, Any]
 
 
-def _pools(wanted: MasterQueue, records: Records) -> Iterator[tuple[str, NatsFlavor, Record]]:
-    """Every pool of a MasterQueue that was heard, with its group."""
+def _pools(wanted: MasterQueue, records: Records) -> Iterator[tuple[str, NatsFlavor, PoolRecord]]:
+    """Yield every pool of a MasterQueue that was heard, with its group."""
     for group in wanted.groups:
         for (source, pool), record in records.items():
             if group.nats is not None and source == group.nats.source and group.nats.wants(pool):
                 yield group.name, group.nats, record
 
 
-def heard(wanted: MasterQueue, records: Records) -> Iterator[tuple[tuple[str, str], Heard]]:
-    """What its pools have said of themselves, by group and pool."""
+def heard(wanted: MasterQueue, records: Records) -> Iterator[tuple[tuple[str, str], PoolReport]]:
+    """Yield what pools have published, by group and pool."""
     for group, _, record in _pools(wanted, records):
         offered = record.resources
-        yield (group, offered.pool), Heard(record.heard_at, offered.quotas)
+        yield (group, offered.pool), PoolReport(record.heard_at, offered.quotas)
 
 
 def notes(
-    wanted: MasterQueue, records: Records, clock: Clock, shared: Mapping[tuple[Source, str], str]
+    wanted: MasterQueue,
+    records: Records,
+    clock: Clock,
+    shared: Mapping[tuple[NatsSource, str], str],
 ) -> dict[tuple[str, str], str]:
-    """Warnings about pools that are in use, by group and pool."""
+    """Return warnings about pools that are in use, by group and pool."""
     found = {}
     for group, nats, record in _pools(wanted, records):
         pool = record.resources.pool
@@ -55,35 +58,35 @@ def notes(
 
 def ready(
     plan: Plan,
-    todo: Steps,
+    todo: Actions,
     failed: tuple[list[str], list[str]],
     queues: Mapping[str, Json],
-) -> Word:
-    """Whether all is as it was planned; of what failed: what was refused, and what was undone."""
+) -> Condition:
+    """Return the condition Ready: whether all is as it was planned."""
     refused, undone = failed
     if refused:
-        return Word(READY, FALSE, "Refused", "; ".join(refused))
+        return Condition(READY, FALSE, "Refused", "; ".join(refused))
     if undone:
         words = f"{', '.join(undone)}: somebody else changes what is written there each time"
-        return Word(READY, FALSE, "Undone", words)
+        return Condition(READY, FALSE, "Undone", words)
     if todo.foreign:
         words = f"{', '.join(todo.foreign)}: there already, and not ours; it is left alone"
-        return Word(READY, FALSE, "Conflict", words)
+        return Condition(READY, FALSE, "Conflict", words)
     inactive = usage.inactive(plan, queues)
     if inactive:
-        return Word(READY, FALSE, "QueueInactive", "; ".join(inactive))
+        return Condition(READY, FALSE, "QueueInactive", "; ".join(inactive))
     flavors = sum(1 for pool in plan.pools if pool.flavor)
     words = f"ClusterQueues: {', '.join(queue.name for queue in plan.queues)}; flavors: {flavors}"
-    return Word(READY, TRUE, "Reconciled", words)
+    return Condition(READY, TRUE, "Reconciled", words)
 
 
-def connected(wanted: MasterQueue, troubles: Mapping[Source, str]) -> Word:
-    """Whether its pools can be heard."""
+def connected(wanted: MasterQueue, troubles: Mapping[NatsSource, str]) -> Condition:
+    """Return the condition NATSConnected: whether the pools can be heard."""
     nats = [group.nats for group in wanted.groups if group.nats is not None]
     if not nats:
-        return Word(CONNECTED, TRUE, "NotNeeded", "it has no natsFlavor")
+        return Condition(CONNECTED, TRUE, "NotNeeded", "it has no natsFlavor")
     words = {one.source: troubles.get(one.source, "not connected yet") for one in nats}
     bad = list(dict.fromkeys(filter(None, words.values())))
     if bad:
-        return Word(CONNECTED, FALSE, "NotConnected", "; ".join(bad))
-    return Word(CONNECTED, TRUE, "Connected", "what pools publish is heard")
+        return Condition(CONNECTED, FALSE, "NotConnected", "; ".join(bad))
+    return Condition(CONNECTED, TRUE, "Connected", "what pools publish is heard")

@@ -1,4 +1,4 @@
-"""What is planned, as objects of the Kueue API that the cluster serves."""
+"""Kueue's objects, in the version of its API that the cluster serves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from kueue_nats.model import GROUP, KIND, VERSION
-from kueue_nats.planning import Flavor, Queue, Quota
+from kueue_nats.planning import PlannedFlavor, PlannedQueue, Quota
 from templates import __version__
 
 KUEUE = "kueue.x-k8s.io"
@@ -32,15 +32,15 @@ _BYTES = ("memory", "storage", "hugepages")
 Json = dict[str, Any]
 
 
-def resource_flavor(flavor: Flavor, owner: Json, version: str) -> Json:
-    """A ResourceFlavor; both APIs write it alike."""
+def resource_flavor(flavor: PlannedFlavor, owner: Json, version: str) -> Json:
+    """Return a ResourceFlavor; both versions of the API write it alike."""
     metadata = _metadata(flavor.name, owner, {**flavor.labels, **MANAGED_BY})
     metadata["annotations"][POOL_ANNOTATION] = flavor.pool
     return _digested(version, "ResourceFlavor", metadata, dict(flavor.spec))
 
 
-def cluster_queue(queue: Queue, owner: Json, version: str) -> Json:
-    """A ClusterQueue; without any flavor it has no resource group, for an empty one is refused."""
+def cluster_queue(queue: PlannedQueue, owner: Json, version: str) -> Json:
+    """Return a ClusterQueue; without flavors it has no resource group: an empty one is refused."""
     spec = dict(queue.template.fields)
     spec["cohortName" if version != OLD else "cohort"] = queue.template.cohort
     if version == OLD and "flavorFungibility" in spec:
@@ -52,8 +52,8 @@ def cluster_queue(queue: Queue, owner: Json, version: str) -> Json:
     return _digested(version, "ClusterQueue", _metadata(queue.name, owner, MANAGED_BY), spec)
 
 
-def owner_of(master: Mapping[str, Any]) -> Json:
-    """The reference by which what is made goes when its MasterQueue does."""
+def owner_reference(master: Mapping[str, Any]) -> Json:
+    """Return the owner reference by which objects are deleted with their MasterQueue."""
     metadata = master["metadata"]
     return {
         "apiVersion": f"{GROUP}/{VERSION}",
@@ -65,8 +65,8 @@ def owner_of(master: Mapping[str, Any]) -> Json:
     }
 
 
-def text_of(amount: Fraction, resource: str) -> str:
-    """The quantity as people write it; parts of a thousandth are cut off."""
+def format_quantity(amount: Fraction, resource: str) -> str:
+    """Return a quantity as people write it; parts of a thousandth are cut off."""
     if amount.denominator != 1:
         return f"{int(amount * 1000)}m"
     whole, power = int(amount), 0
@@ -76,7 +76,7 @@ def text_of(amount: Fraction, resource: str) -> str:
     return f"{whole}{_BINARY[power]}"
 
 
-def _group(queue: Queue) -> Json:
+def _group(queue: PlannedQueue) -> Json:
     return {
         "coveredResources": list(queue.resources),
         "flavors": [
@@ -87,9 +87,9 @@ def _group(queue: Queue) -> Json:
 
 
 def _quota(resource: str, quota: Quota) -> Json:
-    entry = {"name": resource, "nominalQuota": text_of(quota.nominal, resource)}
+    entry = {"name": resource, "nominalQuota": format_quantity(quota.nominal, resource)}
     if quota.borrowing is not None:
-        entry["borrowingLimit"] = text_of(quota.borrowing, resource)
+        entry["borrowingLimit"] = format_quantity(quota.borrowing, resource)
     return entry
 
 

@@ -1,4 +1,4 @@
-"""Which of several operators leads: the one that holds a Lease, and renews it in time."""
+"""Leader election: of several operators one holds a Lease, and renews it in time."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Optional
 Json = dict[str, Any]
 
 
-class Sight(NamedTuple):
-    """What was last seen of the lease, and when by our own clock: no other one is compared."""
+class ObservedLease(NamedTuple):
+    """Lease as it was last seen, and when by our own clock: no other one is compared."""
 
     holder: str
     version: str
@@ -18,26 +18,26 @@ class Sight(NamedTuple):
 
 
 def look(
-    lease: Optional[Mapping[str, Any]], before: Optional[Sight], now_s: float
-) -> Optional[Sight]:
-    """The lease as it is now; its time begins anew whenever it has changed."""
+    lease: Optional[Mapping[str, Any]], before: Optional[ObservedLease], now_s: float
+) -> Optional[ObservedLease]:
+    """Return the lease as it is now; its time begins anew whenever it has changed."""
     if lease is None:
         return None
     version = lease["metadata"]["resourceVersion"]
     if before is not None and before.version == version:
         return before
-    return Sight((lease.get("spec") or {}).get("holderIdentity") or "", version, now_s)
+    return ObservedLease((lease.get("spec") or {}).get("holderIdentity") or "", version, now_s)
 
 
-def may_take(seen: Optional[Sight], identity: str, now_s: float, lease_s: float) -> bool:
-    """Whether the lease is ours, nobody's, or its holder's no more."""
+def may_take(seen: Optional[ObservedLease], identity: str, now_s: float, lease_s: float) -> bool:
+    """Return whether the lease is ours, nobody's, or has expired."""
     return seen is None or seen.holder in ("", identity) or now_s - seen.at_s >= lease_s
 
 
 def body(
     lease: Optional[Mapping[str, Any]], name: str, identity: str, lease_s: int, now: float
 ) -> Json:
-    """The lease, taken or renewed; with no identity: given back."""
+    """Return the lease, acquired or renewed; without an identity: released."""
     moment = datetime.fromtimestamp(now, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = dict((lease or {}).get("spec") or {})
     if spec.get("holderIdentity") != identity:

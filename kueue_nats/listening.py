@@ -1,4 +1,4 @@
-"""The edge to NATS: one connection for each source of pools that some MasterQueue wants."""
+"""Connections to NATS: one for each source of pools that some MasterQueue wants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Callable, NamedTuple
 
 from kueue_nats.errors import SpecError
-from kueue_nats.model import Source
+from kueue_nats.model import NatsSource
 from kueue_nats.settings import PROGRAM
 from templates.asking import LinkError
 from templates.errors import WireError
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 
-Heard = Callable[[Source, Resources], None]
+OnPublication = Callable[[NatsSource, Resources], None]
 
 
 class _Connection(NamedTuple):
@@ -33,14 +33,14 @@ class _Connection(NamedTuple):
 
 
 class Listener:
-    """All connections; everything here happens in the thread of the asyncio loop."""
+    """All connections; only for the thread of the asyncio loop."""
 
-    def __init__(self, heard: Heard) -> None:
+    def __init__(self, heard: OnPublication) -> None:
         self._heard = heard
-        self._connections: dict[Source, _Connection] = {}
+        self._connections: dict[NatsSource, _Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def listen_to(self, sources: Mapping[Source, LinkSettings]) -> None:
+    async def listen_to(self, sources: Mapping[NatsSource, LinkSettings]) -> None:
         """Connect to sources that are new, disconnect from those that nobody wants any more."""
         for source, connection in [*self._connections.items()]:
             if sources.get(source) != connection.settings:
@@ -63,13 +63,13 @@ class Listener:
         links = [connection.link for connection in self._connections.values()]
         return all(await asyncio.gather(*(link.connected(timeout_s) for link in links)))
 
-    def troubles(self) -> dict[Source, str]:
-        """Why sources cannot be heard; an empty text for one that can."""
+    def troubles(self) -> dict[NatsSource, str]:
+        """Return why sources cannot be heard; an empty text for one that can."""
         return {source: one.link.trouble for source, one in self._connections.items()}
 
     # --- one source -----------------------------------------------------------------------------
 
-    def _link(self, source: Source, settings: LinkSettings) -> Link:
+    def _link(self, source: NatsSource, settings: LinkSettings) -> Link:
         async def connected() -> None:
             await self._hello(source, link)
 
@@ -81,7 +81,7 @@ class Listener:
         link.subscribe(f"{source.subject}.{ANY}", hear)
         return link
 
-    async def _hello(self, source: Source, link: Link) -> None:
+    async def _hello(self, source: NatsSource, link: Link) -> None:
         """Ask all submitters of a source to publish what they have."""
         if not source.subject.endswith(f".{RESOURCES}"):
             return  # of a subject that is not ours nobody knows where hello is said
@@ -96,8 +96,8 @@ class Listener:
         task.add_done_callback(self._closing.discard)
 
 
-def reached(source: Source, secret: str, own: Nats) -> LinkSettings:
-    """How a source is reached; ``secret`` is what its Secret holds: URLs, or a password."""
+def connection_settings(source: NatsSource, secret: str, own: Nats) -> LinkSettings:
+    """Return how to connect to a source, whose Secret holds URLs, or a password, or nothing."""
     where = "natsFlavor.natsConnector"
     if not source.connector and "://" not in secret:
         if source.secret is not None:
@@ -138,5 +138,5 @@ def _bare(url: urllib.parse.SplitResult) -> str:
     return url._replace(netloc=url.netloc.rpartition("@")[2]).geturl()
 
 
-def _root(source: Source) -> str:
+def _root(source: NatsSource) -> str:
     return source.subject.rpartition(".")[0] or source.subject

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
         settings = settings_module.from_environment(arguments.config)

@@ -1,4 +1,4 @@
-"""What Prometheus is told of the operator."""
+"""Prometheus metrics of the operator."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from kueue_nats.model import Source
-from kueue_nats.offers import Record
+from kueue_nats.model import NatsSource
+from kueue_nats.offers import PoolRecord
 
 PREFIX = "kueue_nats_"
 
 
 class Metrics:
-    """Counters and gauges of this process."""
+    """Metrics of this process."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -29,12 +29,12 @@ class Metrics:
             f"{PREFIX}pool_silent_seconds", "Since a pool was heard", ("pool",), registry=registry
         )
 
-    def tell(self, records: Mapping[tuple[Source, str], Record], now_s: float) -> None:
-        """How long each pool has been silent."""
+    def tell(self, records: Mapping[tuple[NatsSource, str], PoolRecord], now_s: float) -> None:
+        """Set how long each pool has not been heard from."""
         self._silence.clear()
         for (_, pool), record in records.items():
             self._silence.labels(pool).set(now_s - record.heard_s)
 
     def page(self) -> bytes:
-        """All of them, as Prometheus reads them."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""A MasterQueue as its author wrote it, read with distrust: no API server may have seen it."""
+"""Model of a MasterQueue, read with distrust: perhaps no API server has validated it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ DRAIN_ANNOTATION = "vk.io/drain"  # pools to drain, with commas in between, besi
 DEFAULT_SUBJECT = "interlink.resources"
 DEFAULT_TIMEOUT_S = 60
 DEFAULT_RISE_S = 10
-LONGEST_S = 24 * 3600
-MOST_GROUPS = 64
-MOST_LENDERS = 64
+MAX_SECONDS = 24 * 3600
+MAX_GROUPS = 64
+MAX_LENDERS = 64
 _RESOURCE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 class SecretRef(NamedTuple):
-    """Where a password, or a whole connector, is kept; always in the operator's namespace."""
+    """Reference to a password, or a whole connector; always in the operator's namespace."""
 
     name: str
     key: str
 
 
-class Source(NamedTuple):
-    """Where pools are heard; flavors with equal ones share a connection."""
+class NatsSource(NamedTuple):
+    """Place where pools are heard; flavors with equal ones share a connection."""
 
     connector: str  # URLs with commas in between; empty: the operator's own connection
     secret: Optional[SecretRef]
@@ -49,7 +49,7 @@ class Source(NamedTuple):
 class NatsFlavor(NamedTuple):
     """Pools that are heard on NATS."""
 
-    source: Source
+    source: NatsSource
     virtual_node: str
     timeout_s: int
     pools: tuple[str, ...]
@@ -59,7 +59,7 @@ class NatsFlavor(NamedTuple):
     return_after_s: Optional[int]  # None: jobs are never given back
 
     def wants(self, pool: str) -> bool:
-        """Whether a pool is one of these."""
+        """Return whether a pool is one of these."""
         if self.pattern is not None:
             return self.pattern.fullmatch(pool) is not None
         return pool in self.pools
@@ -83,7 +83,7 @@ class Group(NamedTuple):
 
 
 class MasterQueue(NamedTuple):
-    """The whole resource."""
+    """MasterQueue, validated."""
 
     name: str
     uid: str
@@ -95,7 +95,7 @@ class MasterQueue(NamedTuple):
 
 
 def read(raw: Mapping[str, Any]) -> MasterQueue:
-    """The MasterQueue in a manifest; raises ``SpecError`` with the field that is wrong."""
+    """Return the MasterQueue in a manifest; raises ``SpecError`` with the field that is wrong."""
     try:
         return _read(raw)
     except SpecError:
@@ -141,8 +141,8 @@ def _drained(metadata: Mapping[str, Any]) -> list[str]:
 def _check_groups(name: str, groups: tuple[Group, ...]) -> None:
     if not groups:
         raise SpecError("spec.flavors", "must hold at least one flavor")
-    if len(groups) > MOST_GROUPS:
-        raise SpecError("spec.flavors", f"must hold at most {MOST_GROUPS} flavors")
+    if len(groups) > MAX_GROUPS:
+        raise SpecError("spec.flavors", f"must hold at most {MAX_GROUPS} flavors")
     seen: dict[str, int] = {}
     for index, group in enumerate(groups):
         first = seen.setdefault(group.name, index)
@@ -176,8 +176,8 @@ def _group(raw: Mapping[str, Any], where: str) -> Group:
 
 def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
     entries = objects_at(raw, "canLendTo", where)
-    if len(entries) > MOST_LENDERS:
-        raise SpecError(f"{where}.canLendTo", f"must hold at most {MOST_LENDERS} queues")
+    if len(entries) > MAX_LENDERS:
+        raise SpecError(f"{where}.canLendTo", f"must hold at most {MAX_LENDERS} queues")
     lends: list[Lending] = []
     for index, entry in enumerate(entries):
         place = f"{where}.canLendTo[{index}]"
@@ -191,7 +191,7 @@ def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
 
 
 def _quantities(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, str]:
-    """A limit on what no resource can be called would limit nothing."""
+    """Return limits of resources; one of an impossible name would limit nothing, and is refused."""
     found = quantities_at(raw, key, where)
     for name in found:
         if not is_resource(name):
@@ -200,7 +200,7 @@ def _quantities(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, st
 
 
 def is_resource(name: object) -> bool:
-    """Whether Kubernetes can have a resource, or a label, of this name."""
+    """Return whether Kubernetes can have a resource, or a label, of this name."""
     if type(name) is not str:
         return False
     prefix, slash, rest = name.rpartition("/")
@@ -230,7 +230,7 @@ def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
 
 
 def _node(raw: Mapping[str, Any], where: str) -> str:
-    """The name of a node, as it stands in its own label."""
+    """Return the name of a node, as it stands in the node's own label."""
     node = text_at(raw, "virtualNode", where)
     if node and (len(node) > LABEL_LENGTH or not is_subdomain(node)):
         raise SpecError(f"{where}.virtualNode", f"must be a node's name, at most {LABEL_LENGTH}")
@@ -240,8 +240,8 @@ def _node(raw: Mapping[str, Any], where: str) -> str:
 def _seconds(raw: Mapping[str, Any], key: str, where: str, default: int, *, least: int = 0) -> int:
     value = number_at(raw, key, where)
     value = default if value is None else value
-    if not least <= value <= LONGEST_S:
-        raise SpecError(f"{where}.{key}", f"must be from {least} to {LONGEST_S} seconds")
+    if not least <= value <= MAX_SECONDS:
+        raise SpecError(f"{where}.{key}", f"must be from {least} to {MAX_SECONDS} seconds")
     return value
 
 
@@ -252,7 +252,7 @@ def _pattern(text: str, where: str) -> re.Pattern[str]:
         raise SpecError(where, f"is not a regular expression of Python's: {error}") from None
 
 
-def _source(raw: Mapping[str, Any], where: str) -> Source:
+def _source(raw: Mapping[str, Any], where: str) -> NatsSource:
     subject = text_at(raw, "natsSubject", where, DEFAULT_SUBJECT)
     for token in subject.split("."):
         try:
@@ -275,4 +275,4 @@ def _source(raw: Mapping[str, Any], where: str) -> Source:
             raise SpecError(
                 f"{where}.natsConnector", "must begin with nats, tls, ws or wss and ://"
             )
-    return Source(",".join(servers), secret, subject)
+    return NatsSource(",".join(servers), secret, subject)

@@ -1,4 +1,4 @@
-"""What pools have said, when, and what of it counts now."""
+"""Publications of pools: the last of each, when it was heard, and what counts now."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from fractions import Fraction
 from typing import NamedTuple, Optional
 
 from kueue_nats import steady
-from kueue_nats.model import LONGEST_S, NatsFlavor, Source, is_resource
+from kueue_nats.model import MAX_SECONDS, NatsFlavor, NatsSource, is_resource
 from kueue_nats.steady import History
 from templates.publications import Resources
 from templates.quantity import parse
 
 # A pool that is lost for so long is not shown any more; poolTimeout and returnAfter are over then.
-FORGET_S = 3.0 * LONGEST_S
+FORGET_S = 3.0 * MAX_SECONDS
 SILENT = "its batch system cannot be asked"
-MOST_POOLS = 2000  # heard at one source; a flood of invented names must not fill the memory
+MAX_POOLS = 2000  # heard at one source; a flood of invented names must not fill the memory
 
 
-class Record(NamedTuple):
-    """One pool, as it was heard last; what it repeats while it is in trouble does not count."""
+class PoolRecord(NamedTuple):
+    """Pool as it was heard last; what it repeats while it is in trouble does not count."""
 
     resources: Resources
     heard_s: float  # on the clock that timeouts are measured by
     heard_at: float  # seconds since 1970
     histories: Mapping[str, History]
     pause_s: float = 0.0  # between its last two publications
-    remembered: bool = False  # from before a restart: not heard by this process yet
+    restored: bool = False  # from before a restart: not heard by this process yet
 
 
-class Offer(NamedTuple):
-    """What counts of a pool now."""
+class PoolOffer(NamedTuple):
+    """Offer of a pool, as it counts now."""
 
     pool: str
     quotas: Mapping[str, Fraction]
@@ -41,55 +41,55 @@ class Offer(NamedTuple):
     lost: str = ""  # why it does not count any more
 
 
-class Tracker:
-    """All pools of all sources, in the thread of the asyncio loop.
+class PoolTracker:
+    """Table of all pools of all sources; only for the thread of the asyncio loop.
 
     Records are replaced, never changed: a copy of the table is a snapshot for another thread.
     """
 
     def __init__(self) -> None:
-        self._records: dict[tuple[Source, str], Record] = {}
+        self._records: dict[tuple[NatsSource, str], PoolRecord] = {}
 
-    def hear(self, source: Source, resources: Resources, now_s: float, now: float) -> bool:
-        """Take in a publication; False if there are too many pools to take in one more."""
+    def hear(self, source: NatsSource, resources: Resources, now_s: float, now: float) -> bool:
+        """Record a publication; return False if there are too many pools to add one."""
         key = (source, resources.pool)
         before = self._records.get(key)
         if resources.trouble and before is not None:  # its last word, which grows old
             said = resources._replace(quotas=before.resources.quotas)
             self._records[key] = before._replace(resources=said)
             return True
-        if before is None and sum(1 for other, _ in self._records if other == source) >= MOST_POOLS:
+        if before is None and sum(1 for other, _ in self._records if other == source) >= MAX_POOLS:
             return False
-        if before is not None and before.remembered:
+        if before is not None and before.restored:
             before = None  # what it says now counts at once
         known = {} if before is None else before.histories
         histories = {
-            name: steady.added(
-                known.get(name) or _nothing(before), now_s, parse(text), 2 * LONGEST_S
+            name: steady.append_sample(
+                known.get(name) or _nothing(before), now_s, parse(text), 2 * MAX_SECONDS
             )
             for name, text in resources.quotas.items()
         }
         pause = 0.0 if before is None else now_s - before.heard_s
-        self._records[key] = Record(resources, now_s, now, histories, pause)
+        self._records[key] = PoolRecord(resources, now_s, now, histories, pause)
         return True
 
-    def said(self, source: Source, pool: str) -> Optional[Resources]:
-        """What a pool has said last."""
+    def said(self, source: NatsSource, pool: str) -> Optional[Resources]:
+        """Return the last publication of a pool."""
         record = self._records.get((source, pool))
         return record and record.resources
 
-    def remember(self, records: Mapping[tuple[Source, str], Record]) -> None:
-        """Pools that were there before a restart, unless they were heard meanwhile."""
+    def remember(self, records: Mapping[tuple[NatsSource, str], PoolRecord]) -> None:
+        """Add pools from before a restart, unless they were heard meanwhile."""
         self._records = {**records, **self._records}
 
     def forgive(self, seconds: float) -> None:
-        """Time in which this process could not listen does not count against anybody."""
+        """Extend all timeouts by a time in which this process could not listen."""
         self._records = {
             key: record._replace(heard_s=record.heard_s + seconds)
             for key, record in self._records.items()
         }
 
-    def keep(self, sources: Iterable[Source], now_s: float) -> None:
+    def keep(self, sources: Iterable[NatsSource], now_s: float) -> None:
         """Forget what was heard at other sources, or long ago."""
         wanted = set(sources)
         self._records = {
@@ -98,42 +98,44 @@ class Tracker:
             if key[0] in wanted and now_s - record.heard_s < FORGET_S
         }
 
-    def snapshot(self) -> dict[tuple[Source, str], Record]:
-        """All records, as they are now."""
+    def snapshot(self) -> dict[tuple[NatsSource, str], PoolRecord]:
+        """Return a copy of all records."""
         return dict(self._records)
 
 
-def remembered(
+def restored_record(
     resources: Resources,
     heard_s: float,
     heard_at: float,
     counted: Optional[Mapping[str, str]] = None,
-) -> Record:
-    """A pool as it was before a restart; ``counted`` if that was not all that it had published."""
+) -> PoolRecord:
+    """Return a pool as it was before a restart; ``counted`` if less counted than it published."""
     quotas = resources.quotas if counted is None else counted
-    histories = {name: steady.added((), heard_s, parse(text), 0) for name, text in quotas.items()}
-    return Record(resources, heard_s, heard_at, histories, remembered=True)
+    histories = {
+        name: steady.append_sample((), heard_s, parse(text), 0) for name, text in quotas.items()
+    }
+    return PoolRecord(resources, heard_s, heard_at, histories, restored=True)
 
 
-def _nothing(before: Optional[Record]) -> History:
-    """Of a resource that a known pool offers for the first time: until now it offered none."""
+def _nothing(before: Optional[PoolRecord]) -> History:
+    """Return the history of a resource that a known pool offers for the first time: it had none."""
     if before is None or not before.histories:
         return ()
-    return (steady.Step(before.heard_s, Fraction(0)),)
+    return (steady.Sample(before.heard_s, Fraction(0)),)
 
 
-def offers(
-    records: Mapping[tuple[Source, str], Record], nats: NatsFlavor, now_s: float
-) -> list[Offer]:
-    """What counts at a moment of the pools of one flavor: as they are listed, else by name."""
+def current_offers(
+    records: Mapping[tuple[NatsSource, str], PoolRecord], nats: NatsFlavor, now_s: float
+) -> list[PoolOffer]:
+    """Return what counts now of the pools of one flavor: in the order of the list, else by name."""
     heard = {pool: record for (source, pool), record in records.items() if source == nats.source}
     names = nats.pools or sorted(filter(nats.wants, heard))
     return [_offer(name, heard.get(name), nats, now_s) for name in names]
 
 
-def _offer(pool: str, record: Optional[Record], nats: NatsFlavor, now_s: float) -> Offer:
+def _offer(pool: str, record: Optional[PoolRecord], nats: NatsFlavor, now_s: float) -> PoolOffer:
     if record is None:
-        return Offer(pool, {}, lost="not heard of yet")
+        return PoolOffer(pool, {}, lost="not heard of yet")
     lost, trouble = "", record.resources.trouble
     if now_s - record.heard_s >= nats.timeout_s:
         silent = SILENT if trouble else "not heard of"
@@ -142,10 +144,10 @@ def _offer(pool: str, record: Optional[Record], nats: NatsFlavor, now_s: float) 
     elif trouble and not record.histories:
         lost = f"{SILENT}: {trouble}"
     known = {name: history for name, history in record.histories.items() if is_resource(name)}
-    return Offer(
+    return PoolOffer(
         pool=pool,
         quotas={
-            name: steady.held(history, now_s, nats.rise_after_s, nats.fall_after_s)
+            name: steady.effective_amount(history, now_s, nats.rise_after_s, nats.fall_after_s)
             for name, history in known.items()
         },
         labels=record.resources.labels,

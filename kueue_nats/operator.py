@@ -1,4 +1,4 @@
-"""The loop: hear, look, act, and again; one of several operators does, the others wait."""
+"""Main loop of the operator: one of several leads and reconciles, the others stand by."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Optional
 
 from kueue_nats import leading
 from kueue_nats.cluster import Cluster
-from kueue_nats.errors import ClusterError, Conflicting, NotAllowed
-from kueue_nats.leading import Sight
+from kueue_nats.errors import ClusterError, Conflict, NotAllowed
+from kueue_nats.leading import ObservedLease
 from kueue_nats.listening import Listener
 from kueue_nats.metrics import Metrics
-from kueue_nats.model import Source
-from kueue_nats.offers import Tracker
-from kueue_nats.reconciling import Look, Outcome, Reconciler
+from kueue_nats.model import NatsSource
+from kueue_nats.offers import PoolTracker
+from kueue_nats.reconciling import Reconciler, RoundInput, RoundResult
 from kueue_nats.remembering import Clock
 from kueue_nats.settings import Settings, own_namespace
 from kueue_nats.web import Health
@@ -35,25 +35,25 @@ CONNECT_S = 10.0
 
 
 class Operator:
-    """One operator process."""
+    """Operator process."""
 
     def __init__(self, settings: Settings, cluster: Cluster, *, once: bool = False) -> None:
         self._settings, self._cluster, self._once = settings, cluster, once
         self._namespace = own_namespace(settings)
-        self._tracker = Tracker()
+        self._tracker = PoolTracker()
         self._listener = Listener(self._hear)
         self._reconciler = Reconciler(cluster, settings.nats, self._namespace, strict=once)
         self._identity = f"{socket.gethostname()}-{os.getpid()}-{uuid.uuid4().hex[:6]}"
-        self._lease: Optional[Sight] = None
+        self._lease: Optional[ObservedLease] = None
         self._renewed_s = float("-inf")
-        self._full: set[Source] = set()
+        self._full: set[NatsSource] = set()
         self._trouble = ""
         self._turned_s = time.monotonic()
         self._news = asyncio.Event()
         self.metrics = Metrics()
         self.health = Health(max(30.0, 10.0 * settings.poll_s))
 
-    def _hear(self, source: Source, resources: Resources) -> None:
+    def _hear(self, source: NatsSource, resources: Resources) -> None:
         if self._tracker.said(source, resources.pool) != resources:
             self._news.set()
         taken = self._tracker.hear(source, resources, time.monotonic(), time.time())
@@ -66,7 +66,7 @@ class Operator:
     # --- for ever ---------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Until cancelled."""
+        """Reconcile until cancelled."""
         pause = float(self._settings.poll_s)
         try:
             while True:
@@ -81,18 +81,18 @@ class Operator:
             await asyncio.to_thread(self._give_up_lease)
 
     async def _rest(self, pause: float) -> None:
-        """Until the next round: half of it at least, the other half if no pool has any news."""
+        """Sleep until the next round: half of the pause, and the rest unless a pool changes."""
         await asyncio.sleep(pause / 2)
         with contextlib.suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._news.wait(), pause / 2)
 
-    async def _turn(self) -> Optional[Outcome]:
-        """One round, if this operator leads; None if the cluster could not be asked."""
+    async def _turn(self) -> Optional[RoundResult]:
+        """Run a round if this operator leads; return None if the cluster could not be asked."""
         self._forgive()
         try:
             leads = await asyncio.to_thread(self._leads)
             self.metrics.leads.set(leads)
-            outcome = await self._round() if leads else Outcome({}, frozenset(), {}, False)
+            outcome = await self._round() if leads else RoundResult({}, frozenset(), {}, False)
         except ClusterError as error:
             self.metrics.rounds.labels("failed").inc()
             self._say(str(error))
@@ -104,7 +104,7 @@ class Operator:
         return outcome
 
     def _forgive(self) -> None:
-        """A process that was stopped, or a machine that slept, has heard nobody meanwhile."""
+        """Extend the timeouts of pools after this process was stopped, or the machine slept."""
         now_s = time.monotonic()
         late = now_s - self._turned_s - LONGEST_PAUSE_S - 5.0
         if late > 0:
@@ -112,9 +112,9 @@ class Operator:
             self._tracker.forgive(late)
         self._turned_s = now_s
 
-    async def _round(self) -> Outcome:
+    async def _round(self) -> RoundResult:
         self._news.clear()
-        look = Look(self._tracker.snapshot(), self._listener.troubles(), _clock())
+        look = RoundInput(self._tracker.snapshot(), self._listener.troubles(), _clock())
         started = time.thread_time(), self._cluster.writes
         outcome = await asyncio.to_thread(self._timed, look)
         self.metrics.writes.inc(self._cluster.writes - started[1])
@@ -125,7 +125,7 @@ class Operator:
         await self._listener.listen_to(outcome.sources)
         return outcome
 
-    def _timed(self, look: Look) -> Outcome:
+    def _timed(self, look: RoundInput) -> RoundResult:
         before = time.thread_time()
         try:
             return self._reconciler.round(look)
@@ -133,7 +133,7 @@ class Operator:
             self.metrics.seconds.observe(time.thread_time() - before)
 
     def _say(self, trouble: str) -> None:
-        """Each trouble once."""
+        """Log each error once, and when it has ended."""
         if trouble and trouble != self._trouble:
             logger.warning("%s", trouble)
         elif self._trouble and not trouble:
@@ -143,7 +143,7 @@ class Operator:
     # --- the lease --------------------------------------------------------------------------------
 
     def _leads(self) -> bool:
-        """Take the lease, or renew it when a third of its time is over."""
+        """Acquire the lease, or renew it after a third of its time; return whether it is held."""
         settings, cluster = self._settings, self._cluster
         if time.monotonic() - self._renewed_s < settings.lease_s / 3:
             return True
@@ -158,15 +158,15 @@ class Operator:
         body = leading.body(lease, settings.lease, self._identity, settings.lease_s, time.time())
         try:
             cluster.write_lease(self._namespace, settings.lease, body)
-        except Conflicting:
+        except Conflict:
             return False
         if not was:
             logger.info("this operator leads: %s", self._identity)
-        self._lease, self._renewed_s = Sight(self._identity, "", now_s), now_s
+        self._lease, self._renewed_s = ObservedLease(self._identity, "", now_s), now_s
         return True
 
     def _give_up_lease(self) -> None:
-        """So that another one need not wait."""
+        """Release the lease, so that another operator need not wait."""
         if self._lease is None or self._lease.holder != self._identity:
             return
         try:
@@ -182,7 +182,7 @@ class Operator:
     # --- once -------------------------------------------------------------------------------------
 
     async def run_once(self) -> int:
-        """What a cron job does: hear everybody, and go round until nothing is left to do."""
+        """Hear all pools, run rounds until nothing is left to do; return the exit code."""
         try:
             if not await asyncio.to_thread(self._leads):
                 logger.error("another operator leads: %s", self._lease and self._lease.holder)
@@ -205,7 +205,7 @@ class Operator:
 
 
 def _span(lease: Optional[Mapping[str, object]], own_s: int) -> float:
-    """How long the holder may be silent, by its own word."""
+    """Return how long the holder may go without renewing the lease, as the lease says."""
     spec = (lease or {}).get("spec")
     said = spec.get("leaseDurationSeconds") if isinstance(spec, dict) else None
     return float(said) if isinstance(said, int) else float(own_s)

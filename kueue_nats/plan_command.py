@@ -1,4 +1,4 @@
-"""``kueue-nats plan``: what a MasterQueue comes to, for looking at before anything is made."""
+"""``kueue-nats plan``: show the objects of a MasterQueue before anything is made."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import yaml
 
 from kueue_nats import drafts, kueue_objects, model, planning
 from kueue_nats import settings as settings_module
-from kueue_nats.comparing import says
+from kueue_nats.comparing import is_superset
 from kueue_nats.errors import ClusterError, SpecError
 from kueue_nats.kueue_objects import FLAVORS, NEW, QUEUES
 from kueue_nats.model import MasterQueue
-from kueue_nats.offers import MOST_POOLS, Record, offers, remembered
+from kueue_nats.offers import MAX_POOLS, PoolRecord, current_offers, restored_record
 from kueue_nats.settings import Settings
-from kueue_nats.steps import is_ours
+from kueue_nats.steps import is_owned
 from templates.errors import ConfigError, Located
 from templates.names import check_token
 from templates.publications import Resources, read_resources
@@ -31,7 +31,7 @@ NO_UID = "00000000-0000-0000-0000-000000000000"
 
 
 def run(arguments: argparse.Namespace, settings: Settings, write: Write) -> int:
-    """Print the objects, or with ``--diff`` how the cluster's differ; returns the exit code."""
+    """Print the objects, or with ``--diff`` how the cluster's differ; return the exit code."""
     masters = _masters(arguments.file)
     offered = _offered(arguments.resources) if arguments.resources else {}
     try:
@@ -78,7 +78,7 @@ def _offered(path: str) -> dict[str, Resources]:
     with reading_file(path):
         text = Path(path).read_text(encoding="utf-8")
     raw = parse_yaml(text, path)
-    if not isinstance(raw, dict) or len(raw) > MOST_POOLS:
+    if not isinstance(raw, dict) or len(raw) > MAX_POOLS:
         raise ConfigError(path, "must be a mapping of pools to what they publish")
     found = {}
     for pool, said in raw.items():
@@ -96,16 +96,16 @@ def _planned(
     heard = {}
     for group in wanted.groups:
         if group.nats is not None:
-            records: dict[Any, Record] = {
-                (group.nats.source, pool): remembered(one, 0.0, 0.0)
+            records: dict[Any, PoolRecord] = {
+                (group.nats.source, pool): restored_record(one, 0.0, 0.0)
                 for pool, one in offered.items()
             }
-            heard[group.name] = offers(records, group.nats, 0.0)
+            heard[group.name] = current_offers(records, group.nats, 0.0)
     return planning.plan(wanted, heard, local)
 
 
 def _objects(raw: Json, plan: planning.Plan, version: str) -> dict[tuple[str, str], Json]:
-    made = drafts.objects(plan, kueue_objects.owner_of(raw), version, drafts.named(plan))
+    made = drafts.objects(plan, kueue_objects.owner_reference(raw), version, drafts.named(plan))
     flavors = {(FLAVORS, name): dict(body) for name, body in made.flavors.items()}
     return {**flavors, **{(QUEUES, name): dict(body) for name, body in made.queues.items()}}
 
@@ -129,20 +129,20 @@ def _differences(
     for raw, wanted in masters:
         uid = uids.get(wanted.name, NO_UID)
         raw["metadata"]["uid"] = uid
-        local = [name for name, item in there[FLAVORS].items() if not is_ours(item, uid)]
+        local = [name for name, item in there[FLAVORS].items() if not is_owned(item, uid)]
         made = _objects(raw, _planned(wanted, offered, local), version)
         for (plural, name), body in made.items():
             differs |= _shown(there[plural].get(name), body, f"{plural}/{name}", write)
         for plural, items in there.items():
             for name, item in items.items():
-                if is_ours(item, uid) and (plural, name) not in made:
+                if is_owned(item, uid) and (plural, name) not in made:
                     differs |= _shown(item, None, f"{plural}/{name}", write)
     return int(differs)
 
 
 def _shown(actual: Json | None, wanted: Json | None, name: str, write: Write) -> bool:
-    """Print how one object differs, if it does."""
-    if wanted is not None and says(actual, wanted):
+    """Print how one object differs; return whether it does."""
+    if wanted is not None and is_superset(actual, wanted):
         return False
     there, planned = _text(actual, wanted), _text(wanted, wanted)
     lines = difflib.unified_diff(there, planned, f"cluster {name}", f"planned {name}")
@@ -151,7 +151,7 @@ def _shown(actual: Json | None, wanted: Json | None, name: str, write: Write) ->
 
 
 def _text(item: Json | None, like: Json | None) -> list[str]:
-    """What matters of an object; of the cluster's only fields that the planned one has."""
+    """Return the fields of an object to compare; of the cluster's only those of the planned one."""
     if item is None:
         return []
     spec = item.get("spec") or {}

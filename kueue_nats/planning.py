@@ -1,4 +1,4 @@
-"""From a MasterQueue and what its pools offer to the flavors and queues that should be.
+"""Planner: from a MasterQueue and what its pools offer to the flavors and queues that should exist.
 
 Every flavor stands in one resource group, because Kueue lets a resource stand in one only; within
 it each lists every resource, in the same order. What Kueue would refuse never gets as far: it is
@@ -13,16 +13,16 @@ from typing import Any, NamedTuple, Optional
 
 from kueue_nats.errors import SpecError
 from kueue_nats.model import Group, MasterQueue, NatsFlavor, is_resource
-from kueue_nats.offers import Offer
+from kueue_nats.offers import PoolOffer
 from kueue_nats.template import Template
 from templates.errors import PodRejected
 from templates.names import flavor_name, pool_value
 from templates.quantity import parse
 from templates.wellknown import POOL_TOLERATION, VIRTUAL_NODE_TAINT
 
-MOST_FLAVORS = 64  # of one resource group
-MOST_RESOURCES = 64  # of one resource group
-MOST_TAINTS = 8  # of one flavor
+MAX_FLAVORS = 64  # of one resource group
+MAX_RESOURCES = 64  # of one resource group
+MAX_TAINTS = 8  # of one flavor
 HOSTNAME = "kubernetes.io/hostname"
 VIRTUAL_NODES = {"virtual-node.interlink/type": "virtual-kubelet"}
 
@@ -44,8 +44,8 @@ LOST = "Lost"
 UNUSED = "Unused"
 
 
-class Flavor(NamedTuple):
-    """A ResourceFlavor that should be there."""
+class PlannedFlavor(NamedTuple):
+    """ResourceFlavor that should exist."""
 
     name: str
     pool: str
@@ -54,14 +54,14 @@ class Flavor(NamedTuple):
 
 
 class Quota(NamedTuple):
-    """Of one resource of one flavor in one queue."""
+    """Quota of one resource of one flavor in one queue."""
 
     nominal: Fraction
     borrowing: Optional[Fraction] = None  # None: no limit
 
 
-class Queue(NamedTuple):
-    """A ClusterQueue that should be there; flavors in the order of preference."""
+class PlannedQueue(NamedTuple):
+    """ClusterQueue that should exist; flavors in the order of preference."""
 
     name: str
     template: Template
@@ -69,8 +69,8 @@ class Queue(NamedTuple):
     flavors: Mapping[str, tuple[Quota, ...]]  # name -> a quota for each resource
 
 
-class Pool(NamedTuple):
-    """One pool, or local flavor, of the MasterQueue."""
+class PlannedPool(NamedTuple):
+    """Pool, or local flavor, of the MasterQueue."""
 
     name: str
     group: str
@@ -83,24 +83,24 @@ class Pool(NamedTuple):
 class Plan(NamedTuple):
     """All that one MasterQueue asks for."""
 
-    flavors: tuple[Flavor, ...]
-    queues: tuple[Queue, ...]  # the MasterQueue's own first
-    pools: tuple[Pool, ...]
+    flavors: tuple[PlannedFlavor, ...]
+    queues: tuple[PlannedQueue, ...]  # the MasterQueue's own first
+    pools: tuple[PlannedPool, ...]
 
 
-Offers = Mapping[str, Sequence[Offer]]  # by group
+Offers = Mapping[str, Sequence[PoolOffer]]  # by group
 
 
 class _Entry(NamedTuple):
-    """A flavor on its way into the queues."""
+    """Candidate for a flavor of the queues."""
 
     group: Group
-    pool: Pool
-    flavor: Optional[Flavor]  # None: it is the admin's own
+    pool: PlannedPool
+    flavor: Optional[PlannedFlavor]  # None: it is the admin's own
 
 
 def plan(wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> Plan:
-    """What should be; ``local_flavors`` are the ResourceFlavors that are not ours."""
+    """Return what should exist; ``local_flavors`` are the ResourceFlavors that are not ours."""
     there = set(local_flavors)
     entries: list[_Entry] = []
     seen: set[tuple[object, str]] = set()
@@ -131,21 +131,21 @@ def _local(group: Group, there: set[str], drain: frozenset[str]) -> _Entry:
     effective = {name: _amount(text, name) for name, text in group.nominal.items()}
     if group.name not in there:
         words = f"there is no ResourceFlavor {group.name}: a queue that named it would stand still"
-        return _Entry(group, Pool(group.name, group.name, "", UNUSED, {}, words), None)
+        return _Entry(group, PlannedPool(group.name, group.name, "", UNUSED, {}, words), None)
     if group.name in drain:
         none = dict.fromkeys(effective, Fraction(0))
-        return _Entry(group, Pool(group.name, group.name, group.name, DRAINING, none), None)
-    return _Entry(group, Pool(group.name, group.name, group.name, ACTIVE, effective), None)
+        return _Entry(group, PlannedPool(group.name, group.name, group.name, DRAINING, none), None)
+    return _Entry(group, PlannedPool(group.name, group.name, group.name, ACTIVE, effective), None)
 
 
-def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -> _Entry:
+def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: PoolOffer) -> _Entry:
     if offer.lost:
-        return _Entry(group, Pool(offer.pool, group.name, "", LOST, {}, offer.lost), None)
+        return _Entry(group, PlannedPool(offer.pool, group.name, "", LOST, {}, offer.lost), None)
     try:
         flavor = _flavor(wanted, group, nats, offer)
     except (SpecError, PodRejected) as error:
         why = f"{error.where}: {error.what}"
-        return _Entry(group, Pool(offer.pool, group.name, "", UNUSED, {}, why), None)
+        return _Entry(group, PlannedPool(offer.pool, group.name, "", UNUSED, {}, why), None)
     why = (
         f"left out: {', '.join(offer.foreign[:5])} (no names of resources)" if offer.foreign else ""
     )
@@ -156,12 +156,14 @@ def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -
         why = why or (
             "the site takes no more jobs" if offer.draining else "drained by its MasterQueue"
         )
-    return _Entry(group, Pool(offer.pool, group.name, flavor.name, state, effective, why), flavor)
+    return _Entry(
+        group, PlannedPool(offer.pool, group.name, flavor.name, state, effective, why), flavor
+    )
 
 
-def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -> Flavor:
+def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: PoolOffer) -> PlannedFlavor:
     taints = _taints(offer.taints)
-    return Flavor(
+    return PlannedFlavor(
         name=flavor_name(wanted.name, group.name, offer.pool),
         pool=offer.pool,
         labels=dict(filter(None, map(_label, offer.labels))),
@@ -181,7 +183,10 @@ def _flavor(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: Offer) -
 
 
 def _taints(texts: Iterable[str]) -> list[dict[str, str]]:
-    """That of every virtual node first; Kueue refuses two of one key and effect."""
+    """Return the taints of a flavor, that of every virtual node first.
+
+    Kueue refuses two of one key and effect.
+    """
     taints = [{"key": VIRTUAL_NODE_TAINT, "value": "true", "effect": "NoSchedule"}]
     for text in texts:
         taint = _taint(text)
@@ -190,13 +195,13 @@ def _taints(texts: Iterable[str]) -> list[dict[str, str]]:
         if any((taint["key"], taint["effect"]) == (one["key"], one["effect"]) for one in taints):
             raise SpecError("taints", f"{taint['key']} has two values for {taint['effect']}")
         taints.append(taint)
-    if len(taints) > MOST_TAINTS:
-        raise SpecError("taints", f"{len(taints)} of them, and a flavor can have {MOST_TAINTS}")
+    if len(taints) > MAX_TAINTS:
+        raise SpecError("taints", f"{len(taints)} of them, and a flavor can have {MAX_TAINTS}")
     return taints
 
 
 def _taint(text: str) -> dict[str, str]:
-    """One that cannot be understood may have a good reason: the pool is not used without it."""
+    """Return a taint; one that cannot be understood keeps the pool from being used."""
     from_key, _, effect = text.rpartition(":")
     key, _, value = from_key.partition("=")
     if effect not in EFFECTS or not is_resource(key) or (value and not _is_value(value)):
@@ -214,15 +219,15 @@ def _is_value(text: str) -> bool:
 
 
 def _limited(entries: Sequence[_Entry]) -> list[_Entry]:
-    """What Kueue has no room for is not used, in the order of preference; nor is a name twice."""
+    """Mark as unused what Kueue has no room for, in the order of preference, and repeated names."""
     kept: list[_Entry] = []
     names: set[str] = set()
     for entry in entries:
         flavor, why = entry.pool.flavor, ""
         if flavor in names:
             why = f"another pool's flavor is called {flavor} already"
-        elif flavor and len(names) == MOST_FLAVORS:
-            why = f"a ClusterQueue holds {MOST_FLAVORS} flavors: more need another MasterQueue"
+        elif flavor and len(names) == MAX_FLAVORS:
+            why = f"a ClusterQueue holds {MAX_FLAVORS} flavors: more need another MasterQueue"
         elif flavor:
             names.add(flavor)
         if why:
@@ -233,12 +238,12 @@ def _limited(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _covered(entry: _Entry, resources: tuple[str, ...]) -> _Entry:
-    """Without the resources for which the queue has no room."""
+    """Return the candidate without the resources for which the queue has no room."""
     pool = entry.pool
     over = [name for name in pool.effective if name not in resources] if pool.flavor else []
     if not over:
         return entry
-    words = f"left out: {', '.join(over[:5])} (a ClusterQueue covers {MOST_RESOURCES} resources)"
+    words = f"left out: {', '.join(over[:5])} (a ClusterQueue covers {MAX_RESOURCES} resources)"
     effective = {name: amount for name, amount in pool.effective.items() if name in resources}
     why = "; ".join(filter(None, (pool.why, words)))
     return entry._replace(pool=pool._replace(effective=effective, why=why))
@@ -248,7 +253,7 @@ def _covered(entry: _Entry, resources: tuple[str, ...]) -> _Entry:
 
 
 def _amount(text: str, name: str) -> Fraction:
-    """What Kueue can count with: it keeps CPUs as thousandths, and all in 64 bits."""
+    """Return an amount that Kueue can count with: CPUs as thousandths, and all in 64 bits."""
     return min(parse(text), UNLIMITED.get(name, LARGEST))
 
 
@@ -259,17 +264,17 @@ def _capped(amount: Fraction, group: Group, name: str) -> Fraction:
 
 
 def _resources(wanted: MasterQueue, used: Sequence[_Entry]) -> tuple[str, ...]:
-    """What is covered: the usual, then what the admin names, then what pools publish."""
+    """Return the resources to cover: the usual ones, those of the admin, those of pools."""
     if not used:
         return ()
     named = [name for group in wanted.groups for name in sorted({*group.nominal, *group.borrowing})]
     published = sorted({name for entry in used for name in entry.pool.effective})
     ordered = dict.fromkeys((*UNLIMITED, *named, *published))
-    return tuple(ordered)[:MOST_RESOURCES]
+    return tuple(ordered)[:MAX_RESOURCES]
 
 
 def _nominal(entry: _Entry, name: str) -> Fraction:
-    """What nobody has said of a resource: no limit for the usual ones, nothing of any other."""
+    """Return the nominal quota; by default the usual resources have no limit, others have none."""
     said = entry.pool.effective.get(name)
     if said is not None:
         return said
@@ -281,7 +286,9 @@ def _nominal(entry: _Entry, name: str) -> Fraction:
     return UNLIMITED[name] if cap is None else _amount(cap, name)
 
 
-def _master(wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]) -> Queue:
+def _master(
+    wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]
+) -> PlannedQueue:
     flavors = {
         entry.pool.flavor: tuple(
             Quota(_nominal(entry, name), _limit(entry.group.borrowing, name, entry))
@@ -289,11 +296,11 @@ def _master(wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, .
         )
         for entry in used
     }
-    return Queue(wanted.name, wanted.template, resources, flavors)
+    return PlannedQueue(wanted.name, wanted.template, resources, flavors)
 
 
 def _limit(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Fraction]:
-    """What a queue may borrow; under drain nothing, whatever others in the cohort have."""
+    """Return what a queue may borrow; under drain nothing, whatever others in the cohort have."""
     if entry.pool.state == DRAINING:
         return Fraction(0)
     return _amount(limits[name], name) if name in limits else None
@@ -301,15 +308,15 @@ def _limit(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Frac
 
 def _borrowers(
     wanted: MasterQueue, used: Sequence[_Entry], resources: tuple[str, ...]
-) -> list[Queue]:
-    """One queue for each name that a group lends to; it has no quota of its own."""
+) -> list[PlannedQueue]:
+    """Return one queue for each name that a group lends to; it has no quota of its own."""
     names = dict.fromkeys(lending.queue for group in wanted.groups for lending in group.lends)
     return [_borrower(wanted, name, used, resources) for name in names]
 
 
 def _borrower(
     wanted: MasterQueue, name: str, used: Sequence[_Entry], resources: tuple[str, ...]
-) -> Queue:
+) -> PlannedQueue:
     flavors = {}
     for entry in used:
         lending = next((lent for lent in entry.group.lends if lent.queue == name), None)
@@ -318,10 +325,10 @@ def _borrower(
                 Quota(Fraction(0), _borrowed(lending.limit, resource, entry))
                 for resource in resources
             )
-    return Queue(name, wanted.template, resources if flavors else (), flavors)
+    return PlannedQueue(name, wanted.template, resources if flavors else (), flavors)
 
 
 def _borrowed(limits: Mapping[str, str], name: str, entry: _Entry) -> Optional[Fraction]:
-    """The limit, which never needs to be above what there is."""
+    """Return the limit, which never needs to be above the nominal quota."""
     limit = _limit(limits, name, entry)
     return None if limit is None else min(limit, _nominal(entry, name))

@@ -1,4 +1,4 @@
-"""One round: look at the cluster once, and bring it nearer to what each MasterQueue asks for."""
+"""Reconciler: one round brings the cluster nearer to what each MasterQueue asks for."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from kueue_nats import (
     usage,
 )
 from kueue_nats.cluster import Cluster
-from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
-from kueue_nats.giving_back import GivingBack
-from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_of
-from kueue_nats.listening import reached
-from kueue_nats.model import MasterQueue, Source
-from kueue_nats.offers import offers
+from kueue_nats.errors import ClusterError, NotFound, SpecError, Unreachable
+from kueue_nats.giving_back import Requeuer
+from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_reference
+from kueue_nats.listening import connection_settings
+from kueue_nats.model import MasterQueue, NatsSource
+from kueue_nats.offers import current_offers
 from kueue_nats.planning import Plan
-from kueue_nats.remembering import Clock, Records, There
-from kueue_nats.reporting import FALSE, READY, Seen, Word
-from kueue_nats.sharing import Share
-from kueue_nats.steps import Steps
+from kueue_nats.remembering import Clock, ExistingObjects, Records
+from kueue_nats.reporting import FALSE, READY, Condition, StatusInput
+from kueue_nats.sharing import PoolShare
+from kueue_nats.steps import Actions
 from templates.link_settings import LinkSettings
 from templates.program_settings import Nats
 
@@ -38,33 +38,35 @@ logger = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-class Look(NamedTuple):
-    """What was heard until now."""
+class RoundInput(NamedTuple):
+    """Input of a round: what was heard until now."""
 
     records: Records
-    troubles: Mapping[Source, str]  # why a source cannot be heard; empty: it can
+    troubles: Mapping[NatsSource, str]  # why a source cannot be heard; empty: it can
     clock: Clock
 
 
-class Outcome(NamedTuple):
-    """What a round asks of the other side."""
+class RoundResult(NamedTuple):
+    """Result of a round: what it asks of the listener."""
 
-    sources: Mapping[Source, LinkSettings]
-    wanted: frozenset[Source]  # those that cannot be reached, too: what was heard there counts on
+    sources: Mapping[NatsSource, LinkSettings]
+    wanted: frozenset[
+        NatsSource
+    ]  # those that cannot be reached, too: what was heard there counts on
     remembered: Records
     again: bool  # something was written that the next step waits for
 
 
-class _Cluster(NamedTuple):
-    """What the cluster has, by one look."""
+class _Snapshot(NamedTuple):
+    """Snapshot of the cluster's objects."""
 
     version: str
     flavors: Mapping[str, Json]
     queues: Mapping[str, Json]
 
 
-class _Master(NamedTuple):
-    """One MasterQueue that could be read."""
+class _PlannedMaster(NamedTuple):
+    """MasterQueue that could be read, with its plan."""
 
     raw: Json
     wanted: MasterQueue
@@ -72,38 +74,42 @@ class _Master(NamedTuple):
 
 
 class Reconciler:
-    """What is kept from round to round only saves calls; all that matters is in the cluster."""
+    """Reconciler of all MasterQueues.
+
+    What it keeps from round to round only saves calls; all that matters is in the cluster.
+    """
 
     def __init__(self, cluster: Cluster, own: Nats, namespace: str, *, strict: bool) -> None:
         self._cluster, self._own, self._namespace = cluster, own, namespace
         self._strict = strict
         self._version = ""
-        self._known: set[tuple[str, frozenset[Source]]] = set()  # planned in the last round
+        self._known: set[tuple[str, frozenset[NatsSource]]] = set()  # planned in the last round
         self._written: dict[str, float] = {}
-        self._taken: dict[str, Optional[Steps]] = {}  # in the last round
+        self._taken: dict[str, Optional[Actions]] = {}  # in the last round
         self._seen: frozenset[str] = frozenset()  # uids of the flavors at the last look
-        self._giving_back = GivingBack(cluster)
+        self._giving_back = Requeuer(cluster)
 
-    def sources(self, clock: Clock) -> Mapping[Source, LinkSettings]:
-        """Where pools are to be heard, before anything is done."""
+    def sources(self, clock: Clock) -> Mapping[NatsSource, LinkSettings]:
+        """Return where pools are to be heard, before anything is done."""
         return self._sources(wanted for _, wanted in self._readable(clock))[0]
 
-    def round(self, look: Look) -> Outcome:
-        """All MasterQueues once; raises ``Unreachable`` when the cluster is."""
+    def round(self, look: RoundInput) -> RoundResult:
+        """Reconcile all MasterQueues once; raises ``Unreachable`` when the cluster is."""
         readable = list(self._readable(look.clock))
         sources, unreached = self._sources(wanted for _, wanted in readable)
         every = frozenset((*sources, *unreached))
         try:
             there = self._look()
-        except Missing as error:
+        except NotFound as error:
             for raw, _ in readable:
-                self._failed(raw, Word(READY, FALSE, "KueueMissing", str(error)), look.clock)
-            return Outcome(sources, every, {}, False)
+                self._failed(raw, Condition(READY, FALSE, "KueueMissing", str(error)), look.clock)
+            return RoundResult(sources, every, {}, False)
         remembered = self._remembered(readable, there, look.clock)
         records = {**remembered, **look.records}
         look = look._replace(records=records, troubles={**look.troubles, **unreached})
         masters = [
-            _Master(raw, wanted, self._planned(wanted, look, there)) for raw, wanted in readable
+            _PlannedMaster(raw, wanted, self._planned(wanted, look, there))
+            for raw, wanted in readable
         ]
         notes = sharing.notes(_shares(masters), records)
         again = [self._one(master, look, there, notes) for master in masters]
@@ -111,16 +117,16 @@ class Reconciler:
         self._giving_back.go_on(pairs, records, look.clock.now_s, there.version)
         self._known = {_heard_at(wanted) for _, wanted in readable}
         self._seen = frozenset(str(f["metadata"]["uid"]) for f in there.flavors.values())
-        return Outcome(sources, every, remembered, any(again))
+        return RoundResult(sources, every, remembered, any(again))
 
     # --- looking --------------------------------------------------------------------------------
 
-    def _look(self) -> _Cluster:
+    def _look(self) -> _Snapshot:
         self._version = self._version or self._cluster.kueue_version()
         try:
             flavors = self._cluster.listed(FLAVORS, self._version)
-            return _Cluster(self._version, flavors, self._cluster.listed(QUEUES, self._version))
-        except Missing:
+            return _Snapshot(self._version, flavors, self._cluster.listed(QUEUES, self._version))
+        except NotFound:
             self._version = ""  # Kueue was replaced: the next round finds out
             raise
 
@@ -131,10 +137,10 @@ class Reconciler:
             try:
                 yield raw, model.read(raw)
             except SpecError as error:
-                self._failed(raw, Word(READY, FALSE, "InvalidSpec", str(error)), clock)
+                self._failed(raw, Condition(READY, FALSE, "InvalidSpec", str(error)), clock)
 
     def _remembered(
-        self, readable: list[tuple[Json, MasterQueue]], there: _Cluster, clock: Clock
+        self, readable: list[tuple[Json, MasterQueue]], there: _Snapshot, clock: Clock
     ) -> Records:
         found: Records = {}
         for raw, wanted in readable:
@@ -142,57 +148,61 @@ class Reconciler:
             if _heard_at(wanted) not in self._known and queue is not None:
                 mine = _owned(there.flavors, wanted.uid)
                 status = raw.get("status") or {}
-                place = There(mine, queue)
+                place = ExistingObjects(mine, queue)
                 found.update(remembering.records(wanted, status, place, clock, strict=self._strict))
         return found
 
     def _sources(
         self, masters: Iterable[MasterQueue]
-    ) -> tuple[dict[Source, LinkSettings], dict[Source, str]]:
+    ) -> tuple[dict[NatsSource, LinkSettings], dict[NatsSource, str]]:
         """Return how each source is reached, and why others cannot be."""
-        sources: dict[Source, LinkSettings] = {}
-        unreached: dict[Source, str] = {}
+        sources: dict[NatsSource, LinkSettings] = {}
+        unreached: dict[NatsSource, str] = {}
         groups = (group for master in masters for group in master.groups)
         for source in dict.fromkeys(group.nats.source for group in groups if group.nats):
             try:
-                sources[source] = reached(source, self._secret(source), self._own)
+                sources[source] = connection_settings(source, self._secret(source), self._own)
             except Unreachable:
                 raise
             except (SpecError, ClusterError) as error:
                 unreached[source] = str(error)
         return sources, unreached
 
-    def _secret(self, source: Source) -> str:
+    def _secret(self, source: NatsSource) -> str:
         ref = source.secret
         return self._cluster.secret(self._namespace, ref.name, ref.key) if ref else ""
 
     # --- one MasterQueue ------------------------------------------------------------------------
 
-    def _planned(self, wanted: MasterQueue, look: Look, there: _Cluster) -> Plan:
+    def _planned(self, wanted: MasterQueue, look: RoundInput, there: _Snapshot) -> Plan:
         heard = {
-            group.name: offers(look.records, group.nats, look.clock.now_s)
+            group.name: current_offers(look.records, group.nats, look.clock.now_s)
             for group in wanted.groups
             if group.nats is not None
         }
         uid = wanted.uid
-        local = [name for name, item in there.flavors.items() if not steps.is_ours(item, uid)]
+        local = [name for name, item in there.flavors.items() if not steps.is_owned(item, uid)]
         return planning.plan(wanted, heard, local)
 
     def _one(
-        self, master: _Master, look: Look, there: _Cluster, shared: Mapping[tuple[Source, str], str]
+        self,
+        master: _PlannedMaster,
+        look: RoundInput,
+        there: _Snapshot,
+        shared: Mapping[tuple[NatsSource, str], str],
     ) -> bool:
         wanted, plan = master.wanted, master.plan
         usable = steps.usable_flavors(plan, wanted.uid, there.flavors)
         known = steps.known_flavors(usable, self._seen, wanted.uid, there.flavors, there.queues)
-        made = drafts.objects(plan, owner_of(master.raw), there.version, known)
-        todo = steps.to_reach(made, wanted.uid, there.flavors, there.queues)
+        made = drafts.objects(plan, owner_reference(master.raw), there.version, known)
+        todo = steps.diff_actions(made, wanted.uid, there.flavors, there.queues)
         undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
         refused = self._take(todo, wanted.name, there.version)
         self._taken[wanted.uid] = None if refused else todo
         if (todo.todo or known < usable) and not refused and not undone:
             return True  # its status is told when there is nothing more to do
         notes = judging.notes(wanted, look.records, look.clock, shared)
-        seen = Seen(
+        seen = StatusInput(
             generation=wanted.generation,
             words=(
                 judging.ready(plan, todo, (refused, undone), there.queues),
@@ -207,8 +217,8 @@ class Reconciler:
         self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
         return False
 
-    def _take(self, todo: Steps, name: str, version: str) -> list[str]:
-        """Take all steps; what was refused, in words."""
+    def _take(self, todo: Actions, name: str, version: str) -> list[str]:
+        """Carry out all actions; return the errors of those that were refused."""
         refused = []
         for step in todo.todo:
             try:
@@ -225,13 +235,13 @@ class Reconciler:
 
     # --- its status -----------------------------------------------------------------------------
 
-    def _failed(self, raw: Json, word: Word, clock: Clock) -> None:
+    def _failed(self, raw: Json, word: Condition, clock: Clock) -> None:
         before = raw.get("status") or {}
         generation = raw["metadata"].get("generation", 0)
         self._tell(raw, reporting.failed(word, generation, before, clock.now), clock)
 
     def _tell(self, raw: Json, status: Json, clock: Clock) -> None:
-        """Write a status that says something new, and Events of what has changed."""
+        """Write a status that has changed, and Events of the changes."""
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         before = raw.get("status") or {}
         age = clock.now_s - self._written.get(uid, float("-inf"))
@@ -252,19 +262,19 @@ class Reconciler:
 # --- pure parts -----------------------------------------------------------------------------------
 
 
-def _heard_at(wanted: MasterQueue) -> tuple[str, frozenset[Source]]:
-    """Whose pools, and where they are heard: of what is new here, the cluster knows the pools."""
+def _heard_at(wanted: MasterQueue) -> tuple[str, frozenset[NatsSource]]:
+    """Return whose pools are heard where; those of a new entry are restored from the cluster."""
     return wanted.uid, frozenset(group.nats.source for group in wanted.groups if group.nats)
 
 
 def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
-    return {name: item for name, item in items.items() if steps.is_ours(item, uid)}
+    return {name: item for name, item in items.items() if steps.is_owned(item, uid)}
 
 
-def _shares(masters: list[_Master]) -> Iterator[tuple[tuple[Source, str], Share]]:
+def _shares(masters: list[_PlannedMaster]) -> Iterator[tuple[tuple[NatsSource, str], PoolShare]]:
     for master in masters:
         sources = {group.name: group.nats.source for group in master.wanted.groups if group.nats}
         for pool in master.plan.pools:
             if pool.group in sources and pool.flavor:
-                share = Share(master.wanted.name, pool.effective)
+                share = PoolShare(master.wanted.name, pool.effective)
                 yield (sources[pool.group], pool.name), share

@@ -1,4 +1,4 @@
-"""What a restarted operator knows of pools before it has heard them: what the cluster says.
+"""Pools as the cluster knows them, for a restarted operator that has not heard them yet.
 
 A pool whose flavor is in use keeps its quota until its timeout has passed since the restart; one
 that was lost before is still shown as lost.
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from kueue_nats.kueue_objects import MANAGED_BY, POOL_ANNOTATION
-from kueue_nats.model import MasterQueue, NatsFlavor, Source
-from kueue_nats.offers import FORGET_S, Record, remembered
+from kueue_nats.model import MasterQueue, NatsFlavor, NatsSource
+from kueue_nats.offers import FORGET_S, PoolRecord, restored_record
 from kueue_nats.planning import DRAINING, LOST
-from kueue_nats.reporting import seconds_of
+from kueue_nats.reporting import parse_timestamp
 from kueue_nats.steps import named_flavors
 from templates.names import flavor_name
 from templates.publications import Resources
@@ -21,37 +21,37 @@ from templates.quantity import is_quantity
 from templates.wellknown import VIRTUAL_NODE_TAINT
 
 Json = Mapping[str, Any]
-Records = dict[tuple[Source, str], Record]
+Records = dict[tuple[NatsSource, str], PoolRecord]
 
 
-class There(NamedTuple):
-    """What the cluster has of a MasterQueue's."""
+class ExistingObjects(NamedTuple):
+    """Objects of a MasterQueue in the cluster."""
 
     flavors: Mapping[str, Json]
     queue: Json  # its own one
 
 
 class Clock(NamedTuple):
-    """Two clocks at one moment."""
+    """Readings of two clocks at one moment."""
 
     now_s: float  # the one that timeouts are measured by
     now: float  # seconds since 1970
 
     def on_ours(self, at: float) -> float:
-        """A time of day on the clock for timeouts."""
+        """Convert a time of day to the clock for timeouts."""
         return self.now_s - (self.now - at)
 
 
 def records(
-    wanted: MasterQueue, status: Json, there: There, clock: Clock, *, strict: bool = False
+    wanted: MasterQueue, status: Json, there: ExistingObjects, clock: Clock, *, strict: bool = False
 ) -> Records:
-    """All pools of a MasterQueue; with ``strict`` their timeouts ran on while nobody listened."""
+    """Return all pools of a MasterQueue; with ``strict`` timeouts ran on while nobody listened."""
     told = {(e.get("flavor"), e.get("name")): e for e in status.get("pools") or ()}
     found = _lost(wanted, told, clock)
     for group, nats, flavor in _in_use(wanted, there):
         pool = flavor["metadata"]["annotations"][POOL_ANNOTATION]
         entry = told.get((group, pool), {})
-        at, quotas = seconds_of(entry.get("lastHeard")), _quotas(there.queue, flavor)
+        at, quotas = parse_timestamp(entry.get("lastHeard")), _quotas(there.queue, flavor)
         published = _published(entry) or quotas
         resources = Resources(
             pool=pool,
@@ -63,7 +63,7 @@ def records(
         heard_s = clock.on_ours(at) if strict else clock.now_s
         # The queue has a quota for more than the pool has spoken of, and perhaps a lower one.
         counted = {name: quotas.get(name, text) for name, text in published.items()}
-        found[nats.source, pool] = remembered(resources, heard_s, at or clock.now, counted)
+        found[nats.source, pool] = restored_record(resources, heard_s, at or clock.now, counted)
     return found
 
 
@@ -71,17 +71,17 @@ def _lost(wanted: MasterQueue, told: Mapping[Any, Json], clock: Clock) -> Record
     found: Records = {}
     for group in wanted.groups:
         for (name, pool), entry in told.items():
-            at = seconds_of(entry.get("lastHeard"))
+            at = parse_timestamp(entry.get("lastHeard"))
             if group.nats is None or name != group.name or entry.get("state") != LOST:
                 continue
             if group.nats.wants(pool) and clock.now - at < FORGET_S:
                 resources = Resources(pool, _published(entry))
-                found[group.nats.source, pool] = remembered(resources, clock.on_ours(at), at)
+                found[group.nats.source, pool] = restored_record(resources, clock.on_ours(at), at)
     return found
 
 
-def _in_use(wanted: MasterQueue, there: There) -> Iterator[tuple[str, NatsFlavor, Json]]:
-    """Our flavors that the MasterQueue's own queue names, with the group that each belongs to."""
+def _in_use(wanted: MasterQueue, there: ExistingObjects) -> Iterator[tuple[str, NatsFlavor, Json]]:
+    """Yield the flavors that the MasterQueue's own queue names, with the group of each."""
     named = named_flavors([there.queue])
     for name, flavor in there.flavors.items():
         pool = (flavor["metadata"].get("annotations") or {}).get(POOL_ANNOTATION, "")
@@ -93,7 +93,7 @@ def _in_use(wanted: MasterQueue, there: There) -> Iterator[tuple[str, NatsFlavor
 
 
 def _published(entry: Json) -> dict[str, str]:
-    """What a status says of it; anybody may have written that."""
+    """Return the published quotas of a pool in a status, which anybody may have written."""
     return {name: t for name, t in (entry.get("published") or {}).items() if is_quantity(t)}
 
 

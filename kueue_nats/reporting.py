@@ -1,4 +1,4 @@
-"""The status of a MasterQueue: conditions in plain words, and what is known of each pool."""
+"""Status of a MasterQueue: its conditions, and what is known of each pool."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from kueue_nats.kueue_objects import text_of
-from kueue_nats.planning import ACTIVE, DRAINING, LOST, UNLIMITED, UNUSED, Plan, Pool
+from kueue_nats.kueue_objects import format_quantity
+from kueue_nats.planning import ACTIVE, DRAINING, LOST, UNLIMITED, UNUSED, Plan, PlannedPool
 from kueue_nats.usage import Usage
 from templates.errors import one_line
 
 READY, CONNECTED, HEALTHY = "Ready", "NATSConnected", "PoolsHealthy"
 TRUE, FALSE = "True", "False"
-LONGEST = 1000  # characters of a condition's message
+MAX_MESSAGE = 1000  # characters of a condition's message
 REFRESH_S = 60  # what only says that all is as before is written no more often
 
 Json = dict[str, Any]
 
 
-class Word(NamedTuple):
-    """A condition, without its times."""
+class Condition(NamedTuple):
+    """Condition, without its times."""
 
     kind: str
     status: str
@@ -29,25 +29,25 @@ class Word(NamedTuple):
     message: str
 
 
-class Heard(NamedTuple):
-    """What a pool has said of itself."""
+class PoolReport(NamedTuple):
+    """Last publication of a pool, as the status shows it."""
 
     at: float  # seconds since 1970
     published: Mapping[str, str]
 
 
-class Seen(NamedTuple):
-    """Everything that goes into a status, besides the plan."""
+class StatusInput(NamedTuple):
+    """Input of a status, besides the plan."""
 
     generation: int
-    words: Sequence[Word]
-    heard: Mapping[tuple[str, str], Heard]  # by (group, pool)
+    words: Sequence[Condition]
+    heard: Mapping[tuple[str, str], PoolReport]  # by (group, pool)
     usage: Mapping[str, Usage]
     notes: Mapping[tuple[str, str], str]  # warnings about a pool, by (group, pool)
 
 
-def status(plan: Plan, seen: Seen, before: Json, now: float) -> Json:
-    """The whole status; conditions keep the time at which they last changed."""
+def status(plan: Plan, seen: StatusInput, before: Json, now: float) -> Json:
+    """Return the whole status; conditions keep the time at which they last changed."""
     remote = [
         pool for pool in plan.pools if (pool.group, pool.name) in seen.heard or pool.state == LOST
     ]
@@ -63,8 +63,8 @@ def status(plan: Plan, seen: Seen, before: Json, now: float) -> Json:
     }
 
 
-def failed(word: Word, generation: int, before: Json, now: float) -> Json:
-    """The status of a MasterQueue of which nothing can be made: what was known stays."""
+def failed(word: Condition, generation: int, before: Json, now: float) -> Json:
+    """Return the status of a MasterQueue that cannot be reconciled: what was known stays."""
     words = [word, *_kept(before)]
     return {
         **before,
@@ -74,14 +74,14 @@ def failed(word: Word, generation: int, before: Json, now: float) -> Json:
 
 
 def must_be_written(wanted: Json, before: Json, age_s: float) -> bool:
-    """Whether it says something new; that pools were heard again is told once a minute."""
+    """Return whether a status has changed; that pools were heard again is written once a minute."""
     if wanted == before:
         return False
     return _told(wanted) != _told(before) or age_s >= REFRESH_S
 
 
-def health(pools: Iterable[Pool], notes: Mapping[tuple[str, str], str]) -> Word:
-    """Whether all pools are there and all that they offer is used."""
+def health(pools: Iterable[PlannedPool], notes: Mapping[tuple[str, str], str]) -> Condition:
+    """Return the condition PoolsHealthy: whether all pools are alive, and their offers used."""
     pools = list(pools)
     lost = [f"{pool.name}: {pool.why}" for pool in pools if pool.state == LOST]
     unused = [f"{pool.name}: {pool.why}" for pool in pools if pool.state == UNUSED]
@@ -89,9 +89,9 @@ def health(pools: Iterable[Pool], notes: Mapping[tuple[str, str], str]) -> Word:
     warnings += [f"{p.name}: {p.why}" for p in pools if p.why and p.state in (ACTIVE, DRAINING)]
     every = [*lost, *unused, *warnings]
     if not pools:
-        return Word(HEALTHY, FALSE, "NoPools", "no pool has been heard of")
+        return Condition(HEALTHY, FALSE, "NoPools", "no pool has been heard of")
     if not every:
-        return Word(HEALTHY, TRUE, "AllAlive", f"all pools are there: {len(pools)}")
+        return Condition(HEALTHY, TRUE, "AllAlive", f"all pools are there: {len(pools)}")
     drained = (
         not lost
         and not unused
@@ -100,16 +100,16 @@ def health(pools: Iterable[Pool], notes: Mapping[tuple[str, str], str]) -> Word:
     )
     reason = "PoolsLost" if lost else "PoolsUnused" if unused else "Warning"
     message = "; ".join(every)
-    return Word(HEALTHY, *((TRUE, "Draining") if drained else (FALSE, reason)), message)
+    return Condition(HEALTHY, *((TRUE, "Draining") if drained else (FALSE, reason)), message)
 
 
-def moment(seconds: float) -> str:
-    """A time as Kubernetes writes it."""
+def timestamp(seconds: float) -> str:
+    """Format a time as Kubernetes does."""
     return datetime.fromtimestamp(int(seconds), timezone.utc).isoformat().replace("+00:00", "Z")
 
 
-def seconds_of(text: object) -> float:
-    """The time that ``moment`` wrote; 0 for anything else."""
+def parse_timestamp(text: object) -> float:
+    """Parse a time of ``timestamp``; return 0 for anything else."""
     try:
         return datetime.fromisoformat(str(text).replace("Z", "+00:00")).timestamp()
     except ValueError:
@@ -119,7 +119,9 @@ def seconds_of(text: object) -> float:
 # --- parts ----------------------------------------------------------------------------------------
 
 
-def _conditions(words: Iterable[Word], generation: int, before: Json, now: float) -> list[Json]:
+def _conditions(
+    words: Iterable[Condition], generation: int, before: Json, now: float
+) -> list[Json]:
     earlier = {entry.get("type"): entry for entry in before.get("conditions") or ()}
     made = []
     for word in words:
@@ -130,24 +132,24 @@ def _conditions(words: Iterable[Word], generation: int, before: Json, now: float
                 "type": word.kind,
                 "status": word.status,
                 "reason": word.reason,
-                "message": one_line(word.message, LONGEST),
+                "message": one_line(word.message, MAX_MESSAGE),
                 "observedGeneration": generation,
-                "lastTransitionTime": same or moment(now),
+                "lastTransitionTime": same or timestamp(now),
             }
         )
     return made
 
 
-def _kept(before: Json) -> list[Word]:
+def _kept(before: Json) -> list[Condition]:
     entries = before.get("conditions") or ()
     return [
-        Word(entry["type"], entry["status"], entry["reason"], entry.get("message", ""))
+        Condition(entry["type"], entry["status"], entry["reason"], entry.get("message", ""))
         for entry in entries
         if entry.get("type") != READY
     ]
 
 
-def _pool(pool: Pool, seen: Seen) -> Json:
+def _pool(pool: PlannedPool, seen: StatusInput) -> Json:
     key = (pool.group, pool.name)
     heard, used = seen.heard.get(key), seen.usage.get(pool.flavor, Usage({}, {}))
     entry: Json = {
@@ -155,7 +157,7 @@ def _pool(pool: Pool, seen: Seen) -> Json:
         "flavor": pool.group,
         "state": pool.state,
         "resourceFlavor": pool.flavor,
-        "lastHeard": moment(heard.at) if heard and heard.at else None,
+        "lastHeard": timestamp(heard.at) if heard and heard.at else None,
         "published": dict(heard.published) if heard else None,
         "effective": _texts(pool.effective),
         "used": _texts(used.total),
@@ -168,11 +170,11 @@ def _pool(pool: Pool, seen: Seen) -> Json:
 
 
 def _texts(amounts: Mapping[str, Fraction]) -> dict[str, str]:
-    return {name: text_of(amount, name) for name, amount in amounts.items()}
+    return {name: format_quantity(amount, name) for name, amount in amounts.items()}
 
 
 def _summary(plan: Plan, usage: Mapping[str, Usage]) -> str:
-    """Used and offered of what has a limit, over the flavors where it has one."""
+    """Return used and offered amounts of what has a limit, over the flavors where it has one."""
     parts = []
     for place, name in enumerate(plan.queues[0].resources):
         unlimited = UNLIMITED.get(name)
@@ -181,11 +183,11 @@ def _summary(plan: Plan, usage: Mapping[str, Usage]) -> str:
         total = sum(limited.values(), Fraction(0))
         used = sum((usage[flavor].total.get(name, Fraction(0)) for flavor in limited), Fraction(0))
         if total:
-            parts.append(f"{name} {text_of(used, name)}/{text_of(total, name)}")
+            parts.append(f"{name} {format_quantity(used, name)}/{format_quantity(total, name)}")
     return ", ".join(parts)
 
 
 def _told(status: Json) -> Json:
-    """What is worth a write at once."""
+    """Return the part of a status that is written at once when it changes."""
     pools = [{**pool, "lastHeard": None} for pool in status.get("pools") or ()]
     return {**status, "pools": pools}

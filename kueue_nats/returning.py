@@ -1,4 +1,4 @@
-"""Giving jobs back to Kueue: those that wait at a site nobody hears of, or that a drain is to move.
+"""Requeue jobs that wait at a site nobody hears of, or that a drain is to move.
 
 A Workload is deactivated, which evicts it, suspends its Job and deletes its pods (so the old site
 is told to cancel), and is activated again when Kueue has let go of its quota. The mark on it lets a
@@ -17,8 +17,8 @@ RETURNED_ANNOTATION = "vk.io/returned-from"
 Json = Mapping[str, Any]
 
 
-class Patch(NamedTuple):
-    """One change of a Workload."""
+class WorkloadPatch(NamedTuple):
+    """Change of a Workload."""
 
     namespace: str
     name: str
@@ -28,8 +28,8 @@ class Patch(NamedTuple):
 
 def patches(
     workloads: Iterable[Json], pods: Iterable[Json], leave: Mapping[str, str], idle: frozenset[str]
-) -> list[Patch]:
-    """What to change; ``leave`` maps flavors to why they are to be left.
+) -> list[WorkloadPatch]:
+    """Return the changes of Workloads; ``leave`` maps flavors to why jobs have to leave them.
 
     From flavors in ``idle`` only those go of whose pods none has started yet.
     """
@@ -41,18 +41,18 @@ def patches(
             continue
         if RETURNED_ANNOTATION in (workload["metadata"].get("annotations") or {}):
             if not _holds(workload, "QuotaReserved"):
-                made.append(Patch(namespace, name, _body(True, None), ""))
+                made.append(WorkloadPatch(namespace, name, _body(True, None), ""))
             continue
         for flavor in sorted(_flavors(workload) & leave.keys()):
             if flavor not in idle or (namespace, name) not in started:
                 words = f"given back to Kueue: {leave[flavor]}"
-                made.append(Patch(namespace, name, _body(False, flavor), words))
+                made.append(WorkloadPatch(namespace, name, _body(False, flavor), words))
                 break
     return made
 
 
 def is_underway(workloads: Iterable[Json]) -> bool:
-    """Whether some Workload still waits to be activated again."""
+    """Return whether some Workload still waits to be activated again."""
     return any(
         RETURNED_ANNOTATION in (workload["metadata"].get("annotations") or {})
         and not _is_over(workload)
@@ -66,7 +66,7 @@ def _body(active: bool, flavor: str | None) -> dict[str, Any]:
 
 
 def _flavors(workload: Json) -> set[str]:
-    """Those on which it was admitted."""
+    """Return the flavors on which a Workload was admitted."""
     if not _holds(workload, "Admitted") or workload["spec"].get("active") is False:
         return set()
     admission = (workload.get("status") or {}).get("admission") or {}
@@ -78,7 +78,7 @@ def _flavors(workload: Json) -> set[str]:
 
 
 def _has_started(status: Json) -> bool:
-    """Whether any container of a pod has, as far as interLink tells.
+    """Return whether any container of a pod has started, as far as interLink tells.
 
     Before 0.6 it says of a pod whose containers wait that it is Running, and of the containers of
     one that it has just sent, which is Pending, that they run.
@@ -96,7 +96,7 @@ def _has_started(status: Json) -> bool:
 
 
 def _has_begun(container: Json) -> bool:
-    """Whether a container has, be it that it waits for its next start, or to be ready."""
+    """Return whether a container has started, even if it waits for a restart, or to be ready."""
     state = _state(container)
     waiting = state.get("waiting")
     return bool(

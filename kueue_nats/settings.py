@@ -1,4 +1,4 @@
-"""What an admin says about the operator: the dataclasses are the only list of the keys.
+"""Settings of the operator: the dataclasses are the only list of the keys.
 
 As for the plugin: a YAML file (INTERLINK_KUEUE_CONFIG names it), and for each key a variable of the
 environment that wins over it: ``nats.ca_file`` is INTERLINK_NATS_CA_FILE. docs/kueue-settings.md
@@ -27,7 +27,7 @@ SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 @dataclass(frozen=True)
 class OwnNats(Nats):
-    """The operator's own connection, which it can do without."""
+    """Connection of the operator's own, which it can do without."""
 
     servers: tuple[Annotated[str, Kind.SERVER], ...] = ()
     """URLs to try in any order, for flavors without a natsConnector; without credentials."""
@@ -35,7 +35,7 @@ class OwnNats(Nats):
 
 @dataclass(frozen=True)
 class Settings:
-    """The whole file, kueue-nats.yaml."""
+    """Settings of the whole file, kueue-nats.yaml."""
 
     nats: OwnNats = field(default_factory=OwnNats)
     """The operator's own connection, for flavors without a natsConnector; all trust its CAs."""
@@ -68,7 +68,7 @@ _OVERLAY = Overlay(Settings(), PREFIX, _mistakes)
 
 
 def from_environment(config: str = "") -> Settings:
-    """The settings of this process; a file on the command line wins over the variable."""
+    """Return the settings of this process; a file on the command line wins over the variable."""
     path, text = config or os.environ.get(CONFIG_VARIABLE, ""), ""
     if path:
         with reading_file(path):
@@ -77,23 +77,23 @@ def from_environment(config: str = "") -> Settings:
 
 
 def load(text: str, path: str, environment: Mapping[str, str]) -> Settings:
-    """The settings that a file and variables of the environment say."""
+    """Return the settings in a file and in variables of the environment."""
     settings: Settings = _OVERLAY.load(text, path, environment)
     return settings
 
 
 def keys() -> tuple[Key, ...]:
-    """Every key, in the order of the dataclasses."""
+    """Return every key, in the order of the dataclasses."""
     return _OVERLAY.keys
 
 
 def home_kubeconfig() -> str:
-    """What KUBECONFIG says; empty if it says nothing."""
+    """Return the value of KUBECONFIG; empty if there is none."""
     return os.environ.get("KUBECONFIG", "")
 
 
 def own_namespace(settings: Settings) -> str:
-    """Where the operator lives."""
+    """Return the namespace of the operator."""
     if settings.namespace:
         return settings.namespace
     try:

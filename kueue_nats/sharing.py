@@ -1,4 +1,4 @@
-"""Pools that several MasterQueues use: each counts the quota for itself."""
+"""Pools that several MasterQueues share: each counts the quota for itself."""
 
 from __future__ import annotations
 
@@ -6,24 +6,26 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from kueue_nats.model import Source
-from kueue_nats.offers import Record
+from kueue_nats.model import NatsSource
+from kueue_nats.offers import PoolRecord
 from kueue_nats.planning import UNLIMITED
 from templates.quantity import parse
 
-Key = tuple[Source, str]
+Key = tuple[NatsSource, str]
 
 
-class Share(NamedTuple):
-    """What one MasterQueue takes of a pool."""
+class PoolShare(NamedTuple):
+    """Quota that one MasterQueue counts of a pool."""
 
     master: str
     effective: Mapping[str, Fraction]
 
 
-def notes(shares: Iterable[tuple[Key, Share]], records: Mapping[Key, Record]) -> dict[Key, str]:
-    """A warning for each pool of which all together count more than it publishes."""
-    by_pool: dict[Key, list[Share]] = {}
+def notes(
+    shares: Iterable[tuple[Key, PoolShare]], records: Mapping[Key, PoolRecord]
+) -> dict[Key, str]:
+    """Return a warning for each pool of which all together count more than it publishes."""
+    by_pool: dict[Key, list[PoolShare]] = {}
     for key, share in shares:
         by_pool.setdefault(key, []).append(share)
     found = {}
@@ -40,7 +42,7 @@ def notes(shares: Iterable[tuple[Key, Share]], records: Mapping[Key, Record]) ->
     return found
 
 
-def _is_over(name: str, sharers: Iterable[Share], record: Record) -> bool:
+def _is_over(name: str, sharers: Iterable[PoolShare], record: PoolRecord) -> bool:
     offered = parse(record.resources.quotas[name])
     total = sum((share.effective.get(name, Fraction(0)) for share in sharers), Fraction(0))
     return total > offered and offered < UNLIMITED.get(name, offered + 1)

@@ -1,4 +1,4 @@
-"""Capacity that wobbles, held steady: a rise counts after it has held, a fall (nearly) at once."""
+"""Hysteresis for capacity: a rise counts after it has held, a fall (nearly) at once."""
 
 from __future__ import annotations
 
@@ -6,31 +6,33 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-MOST_STEPS = 64  # remembered of one resource; older ones are forgotten first
+MAX_SAMPLES = 64  # remembered of one resource; older ones are forgotten first
 
 
-class Step(NamedTuple):
-    """From a moment on, so much was published."""
+class Sample(NamedTuple):
+    """Amount that was published from a moment on."""
 
     at: float
     amount: Fraction
 
 
-History = tuple[Step, ...]  # in the order of time; the last one is what is published now
+History = tuple[Sample, ...]  # in the order of time; the last one is what is published now
 
 
-def added(history: History, at: float, amount: Fraction, keep_s: float) -> History:
-    """The history with what was published at a moment, without what can no longer matter."""
+def append_sample(history: History, at: float, amount: Fraction, keep_s: float) -> History:
+    """Return the history with a new sample, without those that can no longer matter."""
     if not history or history[-1].amount != amount:
-        history = (*history, Step(at, amount))
+        history = (*history, Sample(at, amount))
     begin = 0
     while begin + 1 < len(history) and history[begin + 1].at <= at - keep_s:
         begin += 1
-    return history[begin:][-MOST_STEPS:]
+    return history[begin:][-MAX_SAMPLES:]
 
 
-def held(history: History, now: float, rise_after_s: float, fall_after_s: float) -> Fraction:
-    """What counts now.
+def effective_amount(
+    history: History, now: float, rise_after_s: float, fall_after_s: float
+) -> Fraction:
+    """Return the amount that counts now.
 
     A fall counts once nothing higher was published for ``fall_after_s``; a rise once nothing lower
     counted for ``rise_after_s``. What was published first counts at once.
@@ -42,8 +44,8 @@ def held(history: History, now: float, rise_after_s: float, fall_after_s: float)
     return min(_highest(history, at - fall_after_s, at) for at in moments)
 
 
-def _highest(history: Sequence[Step], begin: float, end: float) -> Fraction:
-    """The highest amount that was in force at any moment from one to another."""
+def _highest(history: Sequence[Sample], begin: float, end: float) -> Fraction:
+    """Return the highest amount that was in force at any moment from one to another."""
     until = [step.at for step in history[1:]]
     amounts = [
         step.amount

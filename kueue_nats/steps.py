@@ -1,4 +1,4 @@
-"""What to write, in an order that is safe at each point: every queue stays active.
+"""Actions on the cluster, in an order that is safe at each point: every queue stays active.
 
 A queue names a flavor one round after it was first seen, because Kueue needs a moment to hear of
 it; a flavor is deleted only if no queue named it when the cluster was looked at. One that is being
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from kueue_nats.comparing import says
-from kueue_nats.drafts import Objects, named
+from kueue_nats.comparing import is_superset
+from kueue_nats.drafts import PlannedObjects, named
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
 from kueue_nats.planning import Plan
 
@@ -21,8 +21,8 @@ Json = Mapping[str, Any]
 Named = Mapping[str, Json]  # objects by their names
 
 
-class Step(NamedTuple):
-    """One write."""
+class Action(NamedTuple):
+    """Write of one object."""
 
     verb: str
     plural: str
@@ -30,15 +30,15 @@ class Step(NamedTuple):
     body: Json  # of a deletion: the object as it was seen
 
 
-class Steps(NamedTuple):
-    """What to do for one MasterQueue now, and what stands in the way."""
+class Actions(NamedTuple):
+    """Actions for one MasterQueue, and the objects that stand in the way."""
 
-    todo: tuple[Step, ...]
+    todo: tuple[Action, ...]
     foreign: tuple[str, ...]  # objects with a name that we need, which are not ours
 
 
-def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
-    """The steps from what is there to what one MasterQueue wants, by one look at the cluster."""
+def diff_actions(wanted: PlannedObjects, uid: str, flavors: Named, queues: Named) -> Actions:
+    """Return the actions from the objects that exist to those that one MasterQueue wants."""
     foreign = [f"ResourceFlavor {name}" for name in wanted.flavors if _taken(flavors, name, uid)]
     foreign += [
         f"ClusterQueue {name}" for name in sorted(wanted.queues) if _taken(queues, name, uid)
@@ -51,7 +51,7 @@ def to_reach(wanted: Objects, uid: str, flavors: Named, queues: Named) -> Steps:
     in_use = named_flavors(queues.values())
     idle = {name: there for name, there in flavors.items() if name not in in_use}
     todo += _surplus(FLAVORS, idle, wanted.flavors, uid)
-    return Steps(tuple(todo), tuple(foreign))
+    return Actions(tuple(todo), tuple(foreign))
 
 
 def usable_flavors(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
@@ -60,7 +60,8 @@ def usable_flavors(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
     return frozenset(
         name
         for name in named(plan) & flavors.keys()
-        if not is_going(flavors[name]) and not (name in planned and not is_ours(flavors[name], uid))
+        if not is_deleting(flavors[name])
+        and not (name in planned and not is_owned(flavors[name], uid))
     )
 
 
@@ -71,14 +72,14 @@ def known_flavors(
 
     What queues of this MasterQueue name already stays, also when the operator has just started.
     """
-    in_use = named_flavors(queue for queue in queues.values() if is_ours(queue, uid))
+    in_use = named_flavors(queue for queue in queues.values() if is_owned(queue, uid))
     return frozenset(
         name for name in usable if name in in_use or flavors[name]["metadata"]["uid"] in seen
     )
 
 
 def named_flavors(queues: Iterable[Json]) -> set[str]:
-    """Every flavor that some queue names."""
+    """Return every flavor that some queue names."""
     return {
         flavor["name"]
         for queue in queues
@@ -87,34 +88,34 @@ def named_flavors(queues: Iterable[Json]) -> set[str]:
     }
 
 
-def is_ours(item: Json, uid: str) -> bool:
-    """Whether an object belongs to the MasterQueue with this uid."""
+def is_owned(item: Json, uid: str) -> bool:
+    """Return whether an object belongs to the MasterQueue with this uid."""
     return any(ref.get("uid") == uid for ref in item["metadata"].get("ownerReferences") or ())
 
 
-def is_going(item: Json) -> bool:
-    """Whether it is being deleted."""
+def is_deleting(item: Json) -> bool:
+    """Return whether an object is being deleted."""
     return bool(item.get("metadata", {}).get("deletionTimestamp"))
 
 
-def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Step]:
+def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Action]:
     return [
-        Step(APPLY, plural, name, body)
+        Action(APPLY, plural, name, body)
         for name, body in wanted.items()
         if not _taken(there, name, uid)
-        and not is_going(there.get(name, {}))
-        and not says(there.get(name), body)
+        and not is_deleting(there.get(name, {}))
+        and not is_superset(there.get(name), body)
     ]
 
 
-def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list[Step]:
+def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list[Action]:
     return [
-        Step(DELETE, plural, name, item)
+        Action(DELETE, plural, name, item)
         for name, item in sorted(there.items())
-        if name not in wanted and is_ours(item, uid) and not is_going(item)
+        if name not in wanted and is_owned(item, uid) and not is_deleting(item)
     ]
 
 
 def _taken(there: Named, name: str, uid: str) -> bool:
-    """Whether somebody else's object has that name."""
-    return name in there and not is_ours(there[name], uid)
+    """Return whether somebody else's object has that name."""
+    return name in there and not is_owned(there[name], uid)

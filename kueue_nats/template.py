@@ -1,4 +1,4 @@
-"""What all queues of a MasterQueue have in common, in words of either of Kueue's APIs."""
+"""Template of all queues of a MasterQueue, in terms of either version of Kueue's API."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Json = Mapping[str, Any]
 
 
 class Template(NamedTuple):
-    """Everything of a ClusterQueue's spec but its quota, in v1beta2's words."""
+    """ClusterQueue's spec without its quota, in terms of v1beta2."""
 
     cohort: str
     fields: Json  # as they stand in the spec of a ClusterQueue
 
 
 def read(raw: Json, name: str) -> Template:
-    """The template of the MasterQueue with this name, which is its cohort's where none is given."""
+    """Return the template of a MasterQueue; its name is the cohort where none is given."""
     where = "spec.template"
     old, new = text_at(raw, "cohort", where), text_at(raw, "cohortName", where)
     if old and new and old != new:
@@ -106,7 +106,7 @@ def _preemption(raw: Json, where: str) -> Json:
 
 
 def _checks(raw: Json, where: str) -> Json:
-    """The list of the older API means the same as entries of the newer one without flavors."""
+    """Return the admission checks; the older API's list has no flavors."""
     names = texts_at(raw, "admissionChecks", where)
     strategy = object_at(raw, "admissionChecksStrategy", where)
     if names and strategy:

@@ -1,4 +1,4 @@
-"""What Kueue says of our queues: how much of each flavor is in use, and by whom."""
+"""Usage of flavors, and by which queue, from the status of Kueue's queues."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Json = Mapping[str, Any]
 
 
 class Usage(NamedTuple):
-    """Of one flavor."""
+    """Usage of one flavor."""
 
     total: Amounts
     lent: Mapping[str, Amounts]  # by the queue that has borrowed
 
 
 def of_plan(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
-    """The use of each flavor of the plan, over all of its queues."""
+    """Return the usage of each flavor of the plan, over all of its queues."""
     usage = {pool.flavor: Usage({}, {}) for pool in plan.pools if pool.flavor}
     master, *borrowers = [queue.name for queue in plan.queues]
     for name, found in _of_queue(queues.get(master)).items():
@@ -36,7 +36,7 @@ def of_plan(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
 
 
 def inactive(plan: Plan, queues: Mapping[str, Json]) -> list[str]:
-    """Our queues that do not admit anything though nobody has stopped them, in Kueue's words."""
+    """Return the queues that are inactive though nobody has stopped them, and why."""
     words = []
     for queue in plan.queues:
         status = queues.get(queue.name, {}).get("status") or {}

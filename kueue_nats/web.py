@@ -1,4 +1,4 @@
-"""/healthz and /metrics, for probes and for Prometheus."""
+"""HTTP server of /healthz and /metrics, for probes and for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ PLAIN = "text/plain; charset=utf-8"
 
 
 class Health:
-    """Well as long as the loop turns: no restart mends a cluster that cannot be reached."""
+    """Liveness: rounds are finished; no restart helps against an unreachable cluster."""
 
     def __init__(self, longest_s: float) -> None:
         self._longest_s = longest_s
         self._beat_s = time.monotonic()
 
     def beat(self) -> None:
-        """Another round is done."""
+        """Note that another round is done."""
         self._beat_s = time.monotonic()
 
     def trouble(self) -> str:
-        """What is wrong; empty when nothing is."""
+        """Return what is wrong; empty when nothing is."""
         silent = time.monotonic() - self._beat_s
         return "" if silent < self._longest_s else f"no round was finished for {silent:.0f} s"
 
@@ -41,7 +41,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     page: Callable[[], bytes]
 
     def do_GET(self) -> None:
-        """The name is http.server's."""
+        """Answer a request; the name is http.server's."""
         if self.path == "/healthz":
             trouble = self.health.trouble()
             self._answer(503 if trouble else 200, (trouble or "ok").encode() + b"\n", PLAIN)
@@ -58,13 +58,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Probes come every few seconds: nobody wants a line for each."""
+        """Log nothing: probes come every few seconds."""
 
 
 def serve(
     listen: str, health: Health, page: Callable[[], bytes]
 ) -> http.server.ThreadingHTTPServer:
-    """Answer in threads of its own, until ``shutdown``."""
+    """Serve in threads of its own, until ``shutdown``."""
     handler = type("Handler", (_Handler,), {"health": health, "page": staticmethod(page)})
     host, _, port = listen.rpartition(":")
     try:

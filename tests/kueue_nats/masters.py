@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import Any
 
 from kueue_nats import model
-from kueue_nats.model import MasterQueue, Source
-from kueue_nats.offers import Offer
+from kueue_nats.model import MasterQueue, NatsSource
+from kueue_nats.offers import PoolOffer
 from kueue_nats.planning import Plan, plan
 from templates.settings_text import parse_yaml
 
@@ -33,7 +33,7 @@ spec:
     canLendTo: [{queue: group1, lendingLimit: {pods: 30}}]
 """  # noqa: E501
 
-SOURCE = Source("", None, "interlink.resources")
+SOURCE = NatsSource("", None, "interlink.resources")
 
 
 def raw_manifest() -> dict[str, Any]:
@@ -89,13 +89,13 @@ def lends(queue: str, **limit: Any) -> dict[str, Any]:
     return {"queue": queue, "lendingLimit": limit}
 
 
-def offer(pool: str, quotas: Mapping[str, Any] | None = None, **more: Any) -> Offer:
+def offer(pool: str, quotas: Mapping[str, Any] | None = None, **more: Any) -> PoolOffer:
     """What counts of a pool."""
     amounts = {name: Fraction(amount) for name, amount in (quotas or {}).items()}
-    return Offer(pool, amounts, **more)
+    return PoolOffer(pool, amounts, **more)
 
 
-def planned(wanted: MasterQueue, *offers: Offer, there: tuple[str, ...] = ("local",)) -> Plan:
+def planned(wanted: MasterQueue, *offers: PoolOffer, there: tuple[str, ...] = ("local",)) -> Plan:
     """The plan when all pools are those of the first flavor that hears any."""
     group = next((group.name for group in wanted.groups if group.nats), "")
     return plan(wanted, {group: offers}, there)

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueue_nats.leading import Sight, body, look, may_take
+from kueue_nats.leading import ObservedLease, body, look, may_take
 
 
 class Leases:
@@ -29,8 +29,8 @@ class Leases:
 
 def test_a_lease_that_nobody_has_is_taken() -> None:
     assert may_take(None, "me", 0, 15)
-    assert may_take(Sight("", "1", 0), "me", 0, 15)
-    assert may_take(Sight("me", "1", 0), "me", 0, 15)
+    assert may_take(ObservedLease("", "1", 0), "me", 0, 15)
+    assert may_take(ObservedLease("me", "1", 0), "me", 0, 15)
 
 
 def test_that_of_another_is_taken_when_it_has_not_changed_for_its_time() -> None:
@@ -72,7 +72,7 @@ def test_it_says_since_when_and_how_often_it_changed_hands() -> None:
 def test_two_never_lead_at_once(steps: list[tuple[str, int]]) -> None:
     """Each holds itself for a leader until a third of the lease's time before its end."""
     leases, now_s, lease_s = Leases(), 0.0, 15
-    seen: dict[str, Sight | None] = {}
+    seen: dict[str, ObservedLease | None] = {}
     led_until: dict[str, float] = {}
     for who, wait in steps:
         now_s += wait

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from kueue_nats.errors import SpecError
-from kueue_nats.listening import Listener, reached
-from kueue_nats.model import SecretRef, Source
+from kueue_nats.listening import Listener, connection_settings
+from kueue_nats.model import NatsSource, SecretRef
 from kueue_nats.settings import OwnNats
 from scripts.lib.interlink import free_port
 from templates import publications
@@ -28,8 +28,8 @@ OWN = OwnNats(servers=("nats://own:4222",), ca_file="/ca.pem")
 REF = SecretRef("name", "key")
 
 
-def source(connector: str = "", *, secret: bool = False) -> Source:
-    return Source(connector, REF if secret else None, "interlink.resources")
+def source(connector: str = "", *, secret: bool = False) -> NatsSource:
+    return NatsSource(connector, REF if secret else None, "interlink.resources")
 
 
 @pytest.mark.parametrize(
@@ -49,13 +49,13 @@ def source(connector: str = "", *, secret: bool = False) -> Source:
 def test_a_connector_and_its_secret_say_where_and_as_whom(
     connector: str, secret: str, servers: tuple[str, ...], user: str, password: str
 ) -> None:
-    found = reached(source(connector, secret=bool(secret)), secret, OWN)
+    found = connection_settings(source(connector, secret=bool(secret)), secret, OWN)
     assert (found.servers, found.user, found.password) == (servers, user, password)
     assert found.ca_file == "/ca.pem"
 
 
 def test_without_a_connector_it_is_the_operators_own() -> None:
-    assert reached(source(), "", OWN).servers == ("nats://own:4222",)
+    assert connection_settings(source(), "", OWN).servers == ("nats://own:4222",)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_what_cannot_be_reached_is_said_without_its_password(
     connector: str, secret: str, words: str
 ) -> None:
     with pytest.raises(SpecError) as caught:
-        reached(source(connector, secret=bool(secret)), secret, OwnNats())
+        connection_settings(source(connector, secret=bool(secret)), secret, OwnNats())
     assert words in str(caught.value)
     assert str(caught.value).startswith("natsFlavor.natsConnector: ")
     assert "hidden" not in str(caught.value) and "ss@" not in str(caught.value)
@@ -135,7 +135,7 @@ def wanted(server: Server, name: str = "ear") -> LinkSettings:
 
 def test_pools_are_heard_after_a_hello_at_each_connection(server: Server) -> None:
     async def run() -> None:
-        told: list[tuple[Source, str]] = []
+        told: list[tuple[NatsSource, str]] = []
         listener = Listener(lambda where, said: told.append((where, said.pool)))
         async with site(server, "p") as hellos:
             await listener.listen_to({source("a"): wanted(server)})
@@ -210,7 +210,7 @@ def test_a_subject_of_somebody_elses_is_heard_and_not_spoken_to(server: Server) 
         told: list[str] = []
         listener = Listener(lambda where, said: told.append(said.pool))
         async with site(server, "p", root="foreign") as hellos:
-            other = Source("a", None, "foreign.offers")
+            other = NatsSource("a", None, "foreign.offers")
             await listener.listen_to({other: wanted(server)})
             assert await listener.connected(20)
             link = Link(LinkSettings((server.url,), name="upstream"), "foreign")

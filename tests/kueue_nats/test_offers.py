@@ -10,12 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kueue_nats import offers as offers_module
-from kueue_nats.model import LONGEST_S, NatsFlavor, Source
-from kueue_nats.offers import FORGET_S, MOST_POOLS, Offer, Tracker, offers, remembered
+from kueue_nats.model import MAX_SECONDS, NatsFlavor, NatsSource
+from kueue_nats.offers import (
+    FORGET_S,
+    MAX_POOLS,
+    PoolOffer,
+    PoolTracker,
+    current_offers,
+    restored_record,
+)
 from templates.publications import Resources
 from tests.kueue_nats.masters import SOURCE, heard, master
 
-OTHER = Source("nats://elsewhere", None, "interlink.resources")
+OTHER = NatsSource("nats://elsewhere", None, "interlink.resources")
 START = 1_000.0  # of the clock for timeouts
 DAY = 1_700_000_000.0
 
@@ -30,18 +37,18 @@ class Pools:
     """A tracker, and a clock to wind."""
 
     def __init__(self) -> None:
-        self.tracker = Tracker()
+        self.tracker = PoolTracker()
         self.now_s = START
 
-    def say(self, pool: str, after_s: float = 0, source: Source = SOURCE, **more: Any) -> bool:
+    def say(self, pool: str, after_s: float = 0, source: NatsSource = SOURCE, **more: Any) -> bool:
         self.now_s += after_s
         quotas = more.pop("quotas", {"cpu": "4"})
         said = Resources(pool, quotas, **more)
         return self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
 
-    def offers(self, nats: NatsFlavor | None = None, after_s: float = 0) -> list[Offer]:
+    def current_offers(self, nats: NatsFlavor | None = None, after_s: float = 0) -> list[PoolOffer]:
         self.now_s += after_s
-        return offers(self.tracker.snapshot(), nats or flavor(), self.now_s)
+        return current_offers(self.tracker.snapshot(), nats or flavor(), self.now_s)
 
     def quotas(self, after_s: float = 0, **options: Any) -> dict[str, Fraction]:
         (offer,) = self.offers(flavor(**options), after_s)
@@ -59,7 +66,7 @@ def pools() -> Pools:
 def test_what_a_pool_says_first_counts_at_once(pools: Pools) -> None:
     pools.say("a", labels=("x=y",), taints=("k=v:NoSchedule",), quotas={"cpu": "4", "x/gpu": "2"})
     assert pools.offers() == [
-        Offer("a", {"cpu": Fraction(4), "x/gpu": Fraction(2)}, ("x=y",), ("k=v:NoSchedule",))
+        PoolOffer("a", {"cpu": Fraction(4), "x/gpu": Fraction(2)}, ("x=y",), ("k=v:NoSchedule",))
     ]
 
 
@@ -179,8 +186,8 @@ def test_what_a_pool_has_said_last_is_known(pools: Pools) -> None:
 def test_a_flood_of_names_is_cut_off_at_one_source_only(
     pools: Pools, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert MOST_POOLS >= 1000
-    monkeypatch.setattr(offers_module, "MOST_POOLS", 3)
+    assert MAX_POOLS >= 1000
+    monkeypatch.setattr(offers_module, "MAX_POOLS", 3)
     assert [pools.say(f"p{i}") for i in range(5)] == [True, True, True, False, False]
     assert pools.say("p1")  # one that is known goes on
     assert pools.say("p9", source=OTHER)
@@ -198,19 +205,19 @@ def test_a_snapshot_does_not_change(pools: Pools) -> None:
 
 
 def test_remembered_pools_count_as_they_were_and_what_they_say_counts_at_once(pools: Pools) -> None:
-    record = remembered(Resources("a", {"cpu": "2"}), START, DAY)
-    assert record.remembered
+    record = restored_record(Resources("a", {"cpu": "2"}), START, DAY)
+    assert record.restored
     pools.tracker.remember({(SOURCE, "a"): record})
     assert pools.quotas(riseAfter=60) == {"cpu": 2}
     pools.say("a", 1, quotas={"cpu": "64", "x/gpu": "4"})
     assert pools.quotas(riseAfter=60) == {"cpu": 64, "x/gpu": 4}
     record = pools.tracker.snapshot()[SOURCE, "a"]
-    assert (record.remembered, record.pause_s) == (False, 0)
+    assert (record.restored, record.pause_s) == (False, 0)
 
 
 def test_what_was_heard_meanwhile_is_not_overwritten_by_a_memory(pools: Pools) -> None:
     pools.say("a", quotas={"cpu": "64"})
-    old = remembered(Resources("a", {"cpu": "2"}), START - 5, DAY)
+    old = restored_record(Resources("a", {"cpu": "2"}), START - 5, DAY)
     pools.tracker.remember({(SOURCE, "a"): old, (SOURCE, "b"): old})
     assert [one.quotas for one in pools.offers()] == [{"cpu": 64}, {"cpu": 2}]
 
@@ -237,7 +244,7 @@ def test_what_was_heard_elsewhere_or_long_ago_is_forgotten(pools: Pools) -> None
 
 
 def test_a_pool_is_not_forgotten_before_its_jobs_can_have_been_given_back() -> None:
-    assert FORGET_S > 2 * LONGEST_S  # the longest poolTimeout and the longest returnAfter
+    assert FORGET_S > 2 * MAX_SECONDS  # the longest poolTimeout and the longest returnAfter
 
 
 SAID = st.lists(

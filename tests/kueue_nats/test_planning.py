@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 from kueue_nats.errors import SpecError
 from kueue_nats.kueue_objects import NEW, cluster_queue, resource_flavor
 from kueue_nats.model import MasterQueue, is_resource
-from kueue_nats.offers import Offer
+from kueue_nats.offers import PoolOffer
 from kueue_nats.planning import (
     ACTIVE,
     DRAINING,
     LARGEST,
     LOST,
-    MOST_FLAVORS,
-    MOST_RESOURCES,
-    MOST_TAINTS,
+    MAX_FLAVORS,
+    MAX_RESOURCES,
+    MAX_TAINTS,
     UNLIMITED,
     UNUSED,
     Plan,
@@ -178,7 +178,7 @@ def test_the_master_queue_itself_borrows_as_it_says() -> None:
     ],
 )
 def test_a_pool_under_drain_keeps_its_flavor_and_has_nothing(
-    offered: Offer, drain: list[str], why: str
+    offered: PoolOffer, drain: list[str], why: str
 ) -> None:
     flavor = heard(
         nominalQuota={"memory": "1Gi"}, borrowingLimit={"cpu": 3}, canLendTo=[lends("b", cpu=1)]
@@ -262,7 +262,7 @@ def test_a_name_that_no_toleration_can_hold_is_said_in_words() -> None:
 def test_more_pools_than_a_queue_holds_are_left_out_from_the_end() -> None:
     wanted = master(heard(), local())
     made = planned(wanted, *(offer(f"p{i:02}") for i in range(70)))
-    assert len(made.queues[0].flavors) == len(made.flavors) == MOST_FLAVORS
+    assert len(made.queues[0].flavors) == len(made.flavors) == MAX_FLAVORS
     unused = [pool for pool in made.pools if pool.state == UNUSED]
     assert [pool.name for pool in unused] == [*(f"p{i}" for i in range(64, 70)), "local"]
     assert {pool.why for pool in unused} == {
@@ -276,7 +276,7 @@ def test_more_resources_than_a_queue_covers_are_left_out_in_words() -> None:
         master(heard(nominalQuota={"z/last": 5})), offer("p", {**published, "z/last": 9})
     )
     (queue,) = made.queues
-    assert len(queue.resources) == MOST_RESOURCES
+    assert len(queue.resources) == MAX_RESOURCES
     assert "z/last" in queue.resources  # what the admin names comes first
     why = "left out: x/r59, x/r60, x/r61, x/r62, x/r63 (a ClusterQueue covers 64 resources)"
     assert pools(made) == {"p": (ACTIVE, why)}
@@ -334,13 +334,13 @@ LIMITED = {"nominalQuota": LIMITS, "borrowingLimit": LIMITS, "canLendTo": LENDIN
 
 
 @st.composite
-def offered(draw: st.DrawFn) -> list[Offer]:
+def offered(draw: st.DrawFn) -> list[PoolOffer]:
     names = draw(st.lists(POOLS, unique=True, max_size=6))
     found = []
     for name in names:
         quotas = draw(st.dictionaries(RESOURCES, QUANTITIES.map(parse), max_size=5))
         found.append(
-            Offer(
+            PoolOffer(
                 pool=name,
                 quotas=quotas,
                 labels=tuple(draw(st.lists(TEXTS, max_size=3))),
@@ -351,12 +351,12 @@ def offered(draw: st.DrawFn) -> list[Offer]:
             )
         )
     if draw(st.integers(0, 9)) == 0:  # more than there is room for
-        found += [Offer(f"more{i}", {f"z/r{i}": Fraction(1)}) for i in range(70)]
+        found += [PoolOffer(f"more{i}", {f"z/r{i}": Fraction(1)}) for i in range(70)]
     return found
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[MasterQueue, dict[str, list[Offer]], list[str]]:
+def cases(draw: st.DrawFn) -> tuple[MasterQueue, dict[str, list[PoolOffer]], list[str]]:
     names = draw(st.lists(st.sampled_from(["g1", "g2", "l1", "l2"]), unique=True, min_size=1))
     flavors, offers = [], {}
     for name in names:
@@ -374,7 +374,7 @@ def cases(draw: st.DrawFn) -> tuple[MasterQueue, dict[str, list[Offer]], list[st
     return master(*flavors, name=name, drain=drain), offers, there
 
 
-Case = tuple[MasterQueue, dict[str, list[Offer]], list[str]]
+Case = tuple[MasterQueue, dict[str, list[PoolOffer]], list[str]]
 SOME = settings(max_examples=30, suppress_health_check=list(HealthCheck))
 MANY = settings(SOME, max_examples=5_000)
 
@@ -392,7 +392,9 @@ def test_any_plan_can_be_carried_out_at_length(case: Case) -> None:
     assert_all_holds(*case)
 
 
-def assert_all_holds(wanted: MasterQueue, offers: dict[str, list[Offer]], there: list[str]) -> None:
+def assert_all_holds(
+    wanted: MasterQueue, offers: dict[str, list[PoolOffer]], there: list[str]
+) -> None:
     made = plan(wanted, offers, there)
     assert_kueue_takes(made, set(there))
     assert_nothing_is_missing(made, wanted, offers)
@@ -422,7 +424,7 @@ def assert_flavor_is_valid(body: dict[str, Any], pool: str) -> None:
             assert is_resource(key)
             assert re.fullmatch(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?", value)
     taints = body["spec"]["nodeTaints"]
-    assert 1 <= len(taints) <= MOST_TAINTS
+    assert 1 <= len(taints) <= MAX_TAINTS
     assert len({(taint["key"], taint["effect"]) for taint in taints}) == len(taints)
     for taint in taints:
         assert is_resource(taint["key"])
@@ -434,8 +436,8 @@ def assert_flavor_is_valid(body: dict[str, Any], pool: str) -> None:
 
 def assert_group_is_valid(group: dict[str, Any]) -> None:
     covered = group["coveredResources"]
-    assert 1 <= len(covered) <= MOST_RESOURCES
-    assert 1 <= len(group["flavors"]) <= MOST_FLAVORS
+    assert 1 <= len(covered) <= MAX_RESOURCES
+    assert 1 <= len(group["flavors"]) <= MAX_FLAVORS
     assert len(set(covered)) == len(covered)
     assert len({flavor["name"] for flavor in group["flavors"]}) == len(group["flavors"])
     assert all(map(is_resource, covered))
@@ -453,7 +455,7 @@ def assert_group_is_valid(group: dict[str, Any]) -> None:
 
 
 def assert_nothing_is_missing(
-    made: Plan, wanted: MasterQueue, offers: dict[str, list[Offer]]
+    made: Plan, wanted: MasterQueue, offers: dict[str, list[PoolOffer]]
 ) -> None:
     """Without a word."""
     mine = made.queues[0]
@@ -472,7 +474,7 @@ def assert_nothing_is_missing(
 
 
 def assert_quotas_are_right(
-    made: Plan, wanted: MasterQueue, offers: dict[str, list[Offer]]
+    made: Plan, wanted: MasterQueue, offers: dict[str, list[PoolOffer]]
 ) -> None:
     groups = {group.name: group for group in wanted.groups}
     said = {(name, one.pool): one.quotas for name, listed in offers.items() for one in listed}

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueue_nats import planning
-from kueue_nats.errors import Conflicting, NotAllowed, Rejected, Unreachable
-from kueue_nats.kueue_objects import FLAVORS, MANAGED_BY, QUEUES, owner_of
-from kueue_nats.model import Source
-from kueue_nats.offers import Tracker
-from kueue_nats.reconciling import Look, Outcome, Reconciler
+from kueue_nats.errors import Conflict, NotAllowed, Rejected, Unreachable
+from kueue_nats.kueue_objects import FLAVORS, MANAGED_BY, QUEUES, owner_reference
+from kueue_nats.model import NatsSource
+from kueue_nats.offers import PoolTracker
+from kueue_nats.reconciling import Reconciler, RoundInput, RoundResult
 from kueue_nats.remembering import Clock
 from kueue_nats.settings import OwnNats
 from kueue_nats.steps import named_flavors
@@ -31,26 +31,26 @@ class Life:
     def __init__(self, cluster: ClusterInMemory | None = None, *, now_s: float = 1000.0) -> None:
         self.cluster = cluster or ClusterInMemory()
         self.now_s = now_s
-        self.troubles: dict[Source, str] = {}
+        self.troubles: dict[NatsSource, str] = {}
         self.restart()
 
     def restart(self, *, strict: bool = False) -> None:
         """As a new process: what it knows is in the cluster."""
-        self.tracker = Tracker()
+        self.tracker = PoolTracker()
         own = OwnNats()
         self.reconciler = Reconciler(self.cluster, own, "ours", strict=strict)  # type: ignore[arg-type]
-        self.outcome: Outcome | None = None
+        self.outcome: RoundResult | None = None
 
     def say(self, pool: str, **quotas: object) -> None:
         self.hear(Resources(pool, {name: str(amount) for name, amount in quotas.items()}))
 
     def hear(self, said: Resources) -> None:
-        source = Source(SERVER, None, "interlink.resources")
+        source = NatsSource(SERVER, None, "interlink.resources")
         self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
 
-    def round(self) -> Outcome:
+    def round(self) -> RoundResult:
         clock = Clock(self.now_s, DAY + self.now_s)
-        outcome = self.reconciler.round(Look(self.tracker.snapshot(), self.troubles, clock))
+        outcome = self.reconciler.round(RoundInput(self.tracker.snapshot(), self.troubles, clock))
         self.tracker.remember(outcome.remembered)
         self.tracker.keep(outcome.wanted, self.now_s)
         self.troubles = dict.fromkeys(outcome.sources, "")
@@ -146,7 +146,7 @@ def test_a_flavor_that_was_made_anew_is_named_once_it_has_been_seen(life: Life) 
     made = life.cluster.objects[FLAVORS]
     del made["mq.g.p"]
     life.cluster.put(FLAVORS, "mq.g.p")
-    made["mq.g.p"]["metadata"]["ownerReferences"] = [owner_of(wanted)]
+    made["mq.g.p"]["metadata"]["ownerReferences"] = [owner_reference(wanted)]
     life.settle()
     assert life.flavors() == life.flavors("b") == {"mq.g.p"}
     assert life.cluster.unsafe == []
@@ -174,7 +174,7 @@ def test_the_probe_of_a_former_version_is_deleted(life: Life) -> None:
     life.cluster.put(FLAVORS, "mq.probe")
     life.cluster.put(FLAVORS, "other.probe")  # of somebody else's
     probe = life.cluster.objects[FLAVORS]["mq.probe"]["metadata"]
-    probe.update(labels=dict(MANAGED_BY), ownerReferences=[owner_of(wanted)])
+    probe.update(labels=dict(MANAGED_BY), ownerReferences=[owner_reference(wanted)])
     life.say("p", cpu=4)
     life.settle()
     assert set(life.cluster.objects[FLAVORS]) == {"mq.g.p", "other.probe"}
@@ -256,7 +256,7 @@ def test_an_upgrade_of_kueue_is_noticed(life: Life) -> None:
     assert life.cluster.objects[QUEUES]["mq"]["spec"]["cohortName"] == "mq"
 
 
-@pytest.mark.parametrize("kind", [Rejected, NotAllowed, Conflicting])
+@pytest.mark.parametrize("kind", [Rejected, NotAllowed, Conflict])
 def test_what_was_refused_is_told_and_tried_again(life: Life, kind: Any) -> None:
     life.cluster.set_master(raw(remote()))
     life.cluster.failures = [kind(f"ClusterQueue mq{i}", "it may not be") for i in range(2)]

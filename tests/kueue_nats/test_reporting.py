@@ -11,32 +11,32 @@ from kueue_nats.events import Event, between, body
 from kueue_nats.planning import Plan
 from kueue_nats.reporting import (
     HEALTHY,
-    LONGEST,
+    MAX_MESSAGE,
     READY,
     REFRESH_S,
-    Heard,
-    Seen,
-    Word,
+    Condition,
+    PoolReport,
+    StatusInput,
     failed,
     health,
-    moment,
     must_be_written,
-    seconds_of,
+    parse_timestamp,
     status,
+    timestamp,
 )
 from kueue_nats.usage import Usage
 from tests.kueue_nats.masters import heard, lends, local, master, offer, planned, raw
 
 NOW = 1_700_000_000.0
-READY_WORD = Word(READY, "True", "Reconciled", "all is well")
+READY_WORD = Condition(READY, "True", "Reconciled", "all is well")
 
 
 def told(made: Plan, before: Any = None, now: float = NOW, **more: Any) -> dict[str, Any]:
-    seen = Seen(
+    seen = StatusInput(
         generation=3,
         words=more.get("words", [READY_WORD]),
         heard=more.get(
-            "heard", {("g", pool.name): Heard(NOW, {"cpu": "8"}) for pool in made.pools}
+            "heard", {("g", pool.name): PoolReport(NOW, {"cpu": "8"}) for pool in made.pools}
         ),
         usage=more.get("usage", {}),
         notes=more.get("notes", {}),
@@ -73,7 +73,7 @@ def test_what_is_said_of_a_pool() -> None:
 
 
 def test_the_counts_are_of_pools_that_are_heard() -> None:
-    found = told(MADE, heard={("g", "a"): Heard(NOW, {})})
+    found = told(MADE, heard={("g", "a"): PoolReport(NOW, {})})
     assert (found["poolsAlive"], found["poolsKnown"], found["poolsSummary"]) == (1, 2, "1/2")
 
 
@@ -86,15 +86,15 @@ def test_the_summary_is_of_what_has_a_limit() -> None:
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     first = told(MADE)
     same = told(MADE, first, NOW + 50, words=[READY_WORD._replace(message="still")])
-    assert same["conditions"][0]["lastTransitionTime"] == moment(NOW)
-    other = told(MADE, same, NOW + 90, words=[Word(READY, "False", "Refused", "x" * 5000)])
-    assert other["conditions"][0]["lastTransitionTime"] == moment(NOW + 90)
-    assert len(other["conditions"][0]["message"]) <= LONGEST
+    assert same["conditions"][0]["lastTransitionTime"] == timestamp(NOW)
+    other = told(MADE, same, NOW + 90, words=[Condition(READY, "False", "Refused", "x" * 5000)])
+    assert other["conditions"][0]["lastTransitionTime"] == timestamp(NOW + 90)
+    assert len(other["conditions"][0]["message"]) <= MAX_MESSAGE
 
 
 def test_a_failure_keeps_what_was_known() -> None:
-    before = told(MADE, words=[READY_WORD, Word(HEALTHY, "True", "AllAlive", "")])
-    found = failed(Word(READY, "False", "InvalidSpec", "why"), 4, before, NOW + 5)
+    before = told(MADE, words=[READY_WORD, Condition(HEALTHY, "True", "AllAlive", "")])
+    found = failed(Condition(READY, "False", "InvalidSpec", "why"), 4, before, NOW + 5)
     assert found["pools"] == before["pools"]
     assert [c["type"] for c in found["conditions"]] == [READY, HEALTHY]
     assert (found["conditions"][0]["reason"], found["observedGeneration"]) == ("InvalidSpec", 4)
@@ -102,8 +102,8 @@ def test_a_failure_keeps_what_was_known() -> None:
 
 def test_what_only_says_that_pools_were_heard_again_can_wait() -> None:
     before = told(MADE)
-    later = told(MADE, before, heard={("g", "a"): Heard(NOW + 10, {"cpu": "8"})})
-    news = told(MADE, before, heard={("g", "a"): Heard(NOW + 10, {"cpu": "9"})})
+    later = told(MADE, before, heard={("g", "a"): PoolReport(NOW + 10, {"cpu": "8"})})
+    news = told(MADE, before, heard={("g", "a"): PoolReport(NOW + 10, {"cpu": "9"})})
     assert not must_be_written(before, before, 10**6)
     assert not must_be_written(
         later, {**later, "pools": before["pools"][:1] + later["pools"][1:]}, REFRESH_S - 1
@@ -115,8 +115,8 @@ def test_what_only_says_that_pools_were_heard_again_can_wait() -> None:
 
 
 def test_times_are_written_and_read() -> None:
-    assert seconds_of(moment(NOW)) == NOW
-    assert seconds_of(None) == seconds_of("yesterday") == 0.0
+    assert parse_timestamp(timestamp(NOW)) == NOW
+    assert parse_timestamp(None) == parse_timestamp("yesterday") == 0.0
 
 
 @pytest.mark.parametrize(

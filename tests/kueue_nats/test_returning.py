@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kueue_nats.giving_back import GivingBack
-from kueue_nats.offers import Record, remembered
+from kueue_nats.giving_back import Requeuer
+from kueue_nats.offers import PoolRecord, restored_record
 from kueue_nats.planning import plan
 from kueue_nats.returning import RETURNED_ANNOTATION, is_underway, patches
 from templates.publications import Resources
@@ -154,12 +154,14 @@ class Asked:
         self.patched.append(name)
 
 
-def go_on(cluster: Asked, back: GivingBack, now_s: float, **more: Any) -> None:
+def go_on(cluster: Asked, back: Requeuer, now_s: float, **more: Any) -> None:
     nats = {"poolTimeout": 30, **more.pop("nats", {})}
     wanted = master(heard(nats=nats), **more.pop("spec", {}))
     lost = "silent" if now_s >= 30 else ""
     made = plan(wanted, {"g": [offer("p", {"cpu": 1}, lost=lost)]}, ())
-    records: dict[Any, Record] = {(SOURCE, "p"): remembered(Resources("p", {"cpu": "1"}), 0.0, 0.0)}
+    records: dict[Any, PoolRecord] = {
+        (SOURCE, "p"): restored_record(Resources("p", {"cpu": "1"}), 0.0, 0.0)
+    }
     back.go_on([(wanted, made)], records, now_s, "v1beta2")
 
 
@@ -177,7 +179,7 @@ def test_jobs_of_a_lost_pool_go_after_return_after(
     options: dict[str, Any], now_s: float, goes: bool
 ) -> None:
     cluster = Asked(workload("a", "mq.g.p"))
-    go_on(cluster, GivingBack(cluster), now_s, nats=options)  # type: ignore[arg-type]
+    go_on(cluster, Requeuer(cluster), now_s, nats=options)  # type: ignore[arg-type]
     assert cluster.patched == (["a"] if goes else [])
 
 
@@ -185,13 +187,13 @@ def test_jobs_of_a_lost_pool_go_after_return_after(
 def test_jobs_of_a_drained_pool_go_when_it_is_asked_for(evict: bool) -> None:
     cluster = Asked(workload("a", "mq.g.p"))
     spec = {"drain": ["p"], "evictDrained": evict}
-    go_on(cluster, GivingBack(cluster), 0, spec=spec)  # type: ignore[arg-type]
+    go_on(cluster, Requeuer(cluster), 0, spec=spec)  # type: ignore[arg-type]
     assert cluster.patched == (["a"] if evict else [])
 
 
 def test_workloads_are_looked_at_only_while_there_is_a_reason() -> None:
     cluster = Asked(workload("a", "mq.g.p"))
-    back = GivingBack(cluster)  # type: ignore[arg-type]
+    back = Requeuer(cluster)  # type: ignore[arg-type]
     for _ in range(5):
         go_on(cluster, back, 0)
     assert cluster.asked == 1  # once: an operator before this one may have begun something

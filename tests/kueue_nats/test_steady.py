@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kueue_nats.steady import MOST_STEPS, History, Step, added, held
+from kueue_nats.steady import MAX_SAMPLES, History, Sample, append_sample, effective_amount
 
 Told = list[tuple[int, int]]  # (second, amount) as published
 
@@ -16,7 +16,7 @@ Told = list[tuple[int, int]]  # (second, amount) as published
 def history(told: Told, keep_s: float = 10**9) -> History:
     made: History = ()
     for at, amount in told:
-        made = added(made, at, Fraction(amount), keep_s)
+        made = append_sample(made, at, Fraction(amount), keep_s)
     return made
 
 
@@ -55,7 +55,7 @@ SPANS = st.integers(0, 20)
 @given(told=publications(), later=st.integers(0, 30), rise=SPANS, fall=SPANS)
 def test_what_counts_is_what_the_words_say(told: Told, later: int, rise: int, fall: int) -> None:
     now = told[-1][0] + later
-    assert held(history(told), now, rise, fall) == by_words(told, now, rise, fall)
+    assert effective_amount(history(told), now, rise, fall) == by_words(told, now, rise, fall)
 
 
 @given(told=publications(), later=st.integers(0, 30), rise=SPANS, fall=SPANS)
@@ -63,14 +63,16 @@ def test_what_is_forgotten_does_not_matter(told: Told, later: int, rise: int, fa
     now = told[-1][0] + later
     short, whole = history(told, rise + fall), history(told)
     assert len(short) <= len(whole)
-    assert held(short, now, rise, fall) == held(whole, now, rise, fall)
+    assert effective_amount(short, now, rise, fall) == effective_amount(whole, now, rise, fall)
 
 
 @given(told=publications(), later=st.integers(0, 30), rise=SPANS, fall=SPANS)
 def test_nothing_counts_that_was_never_published(
     told: Told, later: int, rise: int, fall: int
 ) -> None:
-    assert held(history(told), told[-1][0] + later, rise, fall) in {amount for _, amount in told}
+    assert effective_amount(history(told), told[-1][0] + later, rise, fall) in {
+        amount for _, amount in told
+    }
 
 
 @given(
@@ -80,8 +82,8 @@ def test_what_does_not_change_is_itself_and_costs_nothing(
     amount: int, times: set[int], rise: int, fall: int
 ) -> None:
     made = history([(at, amount) for at in sorted(times)])
-    assert made == (Step(min(times), Fraction(amount)),)
-    assert held(made, max(times), rise, fall) == amount
+    assert made == (Sample(min(times), Fraction(amount)),)
+    assert effective_amount(made, max(times), rise, fall) == amount
 
 
 @pytest.mark.parametrize(
@@ -104,12 +106,12 @@ def test_what_does_not_change_is_itself_and_costs_nothing(
     ],
 )
 def test_examples(told: Told, now: int, rise: int, fall: int, counts: int) -> None:
-    assert held(history(told), now, rise, fall) == counts
+    assert effective_amount(history(told), now, rise, fall) == counts
 
 
 def test_a_history_is_bounded() -> None:
     wobbling = [(second, second % 2) for second in range(1000)]
     made = history(wobbling)
-    assert len(made) == MOST_STEPS
-    assert made[-1] == Step(999, Fraction(1))
-    assert held(made, 999, 10, 0) == 0
+    assert len(made) == MAX_SAMPLES
+    assert made[-1] == Sample(999, Fraction(1))
+    assert effective_amount(made, 999, 10, 0) == 0

@@ -16,7 +16,7 @@ OWNER = {"uid": "u"}
 
 def spec(raw: dict[str, Any], version: str = NEW) -> dict[str, Any]:
     """The spec of the ClusterQueue that a template comes to, without its quota."""
-    queue = planning.Queue("q", template.read(raw, "mq"), (), {})
+    queue = planning.PlannedQueue("q", template.read(raw, "mq"), (), {})
     made = dict(kueue_objects.cluster_queue(queue, OWNER, version)["spec"])
     del made["resourceGroups"]
     return made

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kueue_nats.offers import remembered
+from kueue_nats.offers import restored_record
 from kueue_nats.planning import UNLIMITED
-from kueue_nats.sharing import Share, notes
+from kueue_nats.sharing import PoolShare, notes
 from kueue_nats.usage import inactive, of_plan
 from templates.publications import Resources
 from tests.kueue_nats.masters import SOURCE, heard, lends, master, offer, planned
@@ -74,10 +74,10 @@ KEY = (SOURCE, "p")
 
 def warned(published: dict[str, str], *shares: dict[str, int]) -> str:
     told = [
-        (KEY, Share(f"mq{number}", {name: Fraction(amount) for name, amount in share.items()}))
+        (KEY, PoolShare(f"mq{number}", {name: Fraction(amount) for name, amount in share.items()}))
         for number, share in enumerate(shares)
     ]
-    return notes(told, {KEY: remembered(Resources("p", published), 0, 0)}).get(KEY, "")
+    return notes(told, {KEY: restored_record(Resources("p", published), 0, 0)}).get(KEY, "")
 
 
 def test_shares_within_what_is_published_are_no_reason_to_warn() -> None:
@@ -98,4 +98,4 @@ def test_what_is_not_limited_cannot_be_shared_too_often() -> None:
 
 
 def test_a_pool_that_nobody_has_heard_is_no_reason_to_warn() -> None:
-    assert notes([(KEY, Share("a", {})), (KEY, Share("b", {}))], {}) == {}
+    assert notes([(KEY, PoolShare("a", {})), (KEY, PoolShare("b", {}))], {}) == {}
