@@ -29,7 +29,7 @@ def objects(plan: Plan, owner: Json, version: str, usable: frozenset[str]) -> Pl
     return PlannedObjects(flavors, queues)
 
 
-def named(plan: Plan) -> frozenset[str]:
+def flavor_names(plan: Plan) -> frozenset[str]:
     """Return the names of all flavors in the queues of a plan."""
     return frozenset(name for queue in plan.queues for name in queue.flavors)
 

@@ -25,7 +25,7 @@ class Event(NamedTuple):
     message: str
 
 
-def between(before: Json, after: Json) -> Iterator[Event]:
+def status_events(before: Json, after: Json) -> Iterator[Event]:
     """Yield the Events of a change of status, for readers of ``kubectl describe``."""
     earlier = {(e.get("flavor"), e.get("name")): e for e in before.get("pools") or ()}
     later = {(e["flavor"], e["name"]): e for e in after.get("pools") or ()}
@@ -41,7 +41,7 @@ def between(before: Json, after: Json) -> Iterator[Event]:
         yield Event(kind, now["reason"], now["message"])
 
 
-def body(event: Event, master: Json, now: float) -> dict[str, Any]:
+def event_body(event: Event, master: Json, now: float) -> dict[str, Any]:
     """Return an Event as the Kubernetes API wants it."""
     metadata = master["metadata"]
     about = {"kind": KIND, "apiVersion": f"{GROUP}/{VERSION}"}

@@ -21,7 +21,7 @@ class _Eviction(NamedTuple):
     """Flavor that jobs have to leave."""
 
     flavor: str
-    why: str
+    reason: str
     only_idle: bool  # those that have started may end
 
 
@@ -30,9 +30,9 @@ class Requeuer:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._underway = True  # perhaps by an operator before this one
+        self._pending = True  # perhaps by an operator before this one
 
-    def go_on(
+    def run(
         self,
         masters: Iterable[tuple[MasterQueue, Plan]],
         records: Records,
@@ -40,27 +40,31 @@ class Requeuer:
         version: str,
     ) -> None:
         """Requeue jobs; log a failure, which the next round retries."""
-        leave = [one for master, plan in masters for one in _leaves(master, plan, records, now_s)]
-        if not leave and not self._underway:
+        evictions = [
+            one for master, plan in masters for one in _evictions(master, plan, records, now_s)
+        ]
+        if not evictions and not self._pending:
             return
         try:
             workloads = self._cluster.workloads(version)
-            pods = self._cluster.pods_of_jobs() if any(one.only_idle for one in leave) else []
-            idle = frozenset(one.flavor for one in leave if one.only_idle)
-            why = {one.flavor: one.why for one in leave}
-            for patch in returning.patches(workloads, pods, why, idle):
+            pods = self._cluster.pods_of_jobs() if any(one.only_idle for one in evictions) else []
+            idle = frozenset(one.flavor for one in evictions if one.only_idle)
+            reasons = {one.flavor: one.reason for one in evictions}
+            for patch in returning.workload_patches(workloads, pods, reasons, idle):
                 self._cluster.patch_workload(version, patch.namespace, patch.name, patch.body)
-                words = patch.words or "is active again, to be admitted elsewhere"
-                logger.info("Workload %s/%s: %s", patch.namespace, patch.name, words)
-                self._underway = True
-            self._underway = returning.is_underway(workloads) or bool(leave)
+                message = patch.message or "is active again, to be admitted elsewhere"
+                logger.info("Workload %s/%s: %s", patch.namespace, patch.name, message)
+                self._pending = True
+            self._pending = returning.has_pending(workloads) or bool(evictions)
         except Unreachable:
             raise
         except ClusterError as error:
             logger.warning("jobs cannot be given back: %s", error)
 
 
-def _leaves(master: MasterQueue, plan: Plan, records: Records, now_s: float) -> Iterator[_Eviction]:
+def _evictions(
+    master: MasterQueue, plan: Plan, records: Records, now_s: float
+) -> Iterator[_Eviction]:
     groups = {group.name: group for group in master.groups}
     for pool in plan.pools:
         group = groups[pool.group]
@@ -68,8 +72,8 @@ def _leaves(master: MasterQueue, plan: Plan, records: Records, now_s: float) -> 
         if pool.state == DRAINING and master.evict_drained and pool.name in master.drain:
             yield _Eviction(name, f"MasterQueue {master.name} drains pool {pool.name}", False)
         elif _is_given_up(pool, group, records, now_s):
-            words = f"pool {pool.name} is lost, and they have not started"
-            yield _Eviction(name, words, True)
+            message = f"pool {pool.name} is lost, and they have not started"
+            yield _Eviction(name, message, True)
 
 
 def _is_given_up(pool: PlannedPool, group: Group, records: Records, now_s: float) -> bool:

@@ -17,7 +17,7 @@ class ObservedLease(NamedTuple):
     at_s: float
 
 
-def look(
+def observe(
     lease: Optional[Mapping[str, Any]], before: Optional[ObservedLease], now_s: float
 ) -> Optional[ObservedLease]:
     """Return the lease as it is now; its time begins anew whenever it has changed."""
@@ -29,12 +29,12 @@ def look(
     return ObservedLease((lease.get("spec") or {}).get("holderIdentity") or "", version, now_s)
 
 
-def may_take(seen: Optional[ObservedLease], identity: str, now_s: float, lease_s: float) -> bool:
+def can_acquire(seen: Optional[ObservedLease], identity: str, now_s: float, lease_s: float) -> bool:
     """Return whether the lease is ours, nobody's, or has expired."""
     return seen is None or seen.holder in ("", identity) or now_s - seen.at_s >= lease_s
 
 
-def body(
+def lease_body(
     lease: Optional[Mapping[str, Any]], name: str, identity: str, lease_s: int, now: float
 ) -> Json:
     """Return the lease, acquired or renewed; without an identity: released."""

@@ -35,12 +35,12 @@ class _Connection(NamedTuple):
 class Listener:
     """All connections; only for the thread of the asyncio loop."""
 
-    def __init__(self, heard: OnPublication) -> None:
-        self._heard = heard
+    def __init__(self, on_publication: OnPublication) -> None:
+        self._on_publication = on_publication
         self._connections: dict[NatsSource, _Connection] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
-    async def listen_to(self, sources: Mapping[NatsSource, LinkSettings]) -> None:
+    async def set_sources(self, sources: Mapping[NatsSource, LinkSettings]) -> None:
         """Connect to sources that are new, disconnect from those that nobody wants any more."""
         for source, connection in [*self._connections.items()]:
             if sources.get(source) != connection.settings:
@@ -63,7 +63,7 @@ class Listener:
         links = [connection.link for connection in self._connections.values()]
         return all(await asyncio.gather(*(link.connected(timeout_s) for link in links)))
 
-    def troubles(self) -> dict[NatsSource, str]:
+    def errors(self) -> dict[NatsSource, str]:
         """Return why sources cannot be heard; an empty text for one that can."""
         return {source: one.link.trouble for source, one in self._connections.items()}
 
@@ -75,7 +75,7 @@ class Listener:
 
         async def hear(request: Request) -> None:
             pool = check_token("pool", request.subject.rpartition(".")[2], WireError)
-            self._heard(source, read_resources(await request.message(pool), pool))
+            self._on_publication(source, read_resources(await request.message(pool), pool))
 
         link = Link(settings, _root(source), connected)
         link.subscribe(f"{source.subject}.{ANY}", hear)

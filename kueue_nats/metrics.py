@@ -17,19 +17,30 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
-        self.rounds = Counter(f"{PREFIX}rounds", "Rounds", ("outcome",), registry=registry)
+        self.rounds = Counter(
+            f"{PREFIX}rounds", "Reconciliation rounds", ("outcome",), registry=registry
+        )
         for outcome in ("done", "failed"):
             self.rounds.labels(outcome)  # there from the start, with 0
         self.seconds = Histogram(
-            f"{PREFIX}round_cpu_seconds", "CPU seconds of a round", registry=registry
+            f"{PREFIX}round_cpu_seconds", "CPU time of a reconciliation round", registry=registry
         )
-        self.writes = Counter(f"{PREFIX}writes", "Writes to the Kubernetes API", registry=registry)
-        self.leads = Gauge(f"{PREFIX}leads", "Whether this operator leads", registry=registry)
+        self.writes = Counter(
+            f"{PREFIX}writes", "Write requests to the Kubernetes API", registry=registry
+        )
+        self.leads = Gauge(
+            f"{PREFIX}leads", "1 if this operator is the leader, else 0", registry=registry
+        )
         self._silence = Gauge(
-            f"{PREFIX}pool_silent_seconds", "Since a pool was heard", ("pool",), registry=registry
+            f"{PREFIX}pool_silent_seconds",
+            "Seconds since the last publication of a pool",
+            ("pool",),
+            registry=registry,
         )
 
-    def tell(self, records: Mapping[tuple[NatsSource, str], PoolRecord], now_s: float) -> None:
+    def set_silence(
+        self, records: Mapping[tuple[NatsSource, str], PoolRecord], now_s: float
+    ) -> None:
         """Set how long each pool has not been heard from."""
         self._silence.clear()
         for (_, pool), record in records.items():

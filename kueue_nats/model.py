@@ -58,7 +58,7 @@ class NatsFlavor(NamedTuple):
     fall_after_s: int
     return_after_s: Optional[int]  # None: jobs are never given back
 
-    def wants(self, pool: str) -> bool:
+    def matches(self, pool: str) -> bool:
         """Return whether a pool is one of these."""
         if self.pattern is not None:
             return self.pattern.fullmatch(pool) is not None

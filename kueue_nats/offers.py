@@ -50,7 +50,7 @@ class PoolTracker:
     def __init__(self) -> None:
         self._records: dict[tuple[NatsSource, str], PoolRecord] = {}
 
-    def hear(self, source: NatsSource, resources: Resources, now_s: float, now: float) -> bool:
+    def record(self, source: NatsSource, resources: Resources, now_s: float, now: float) -> bool:
         """Record a publication; return False if there are too many pools to add one."""
         key = (source, resources.pool)
         before = self._records.get(key)
@@ -73,23 +73,23 @@ class PoolTracker:
         self._records[key] = PoolRecord(resources, now_s, now, histories, pause)
         return True
 
-    def said(self, source: NatsSource, pool: str) -> Optional[Resources]:
+    def latest(self, source: NatsSource, pool: str) -> Optional[Resources]:
         """Return the last publication of a pool."""
         record = self._records.get((source, pool))
         return record and record.resources
 
-    def remember(self, records: Mapping[tuple[NatsSource, str], PoolRecord]) -> None:
+    def restore(self, records: Mapping[tuple[NatsSource, str], PoolRecord]) -> None:
         """Add pools from before a restart, unless they were heard meanwhile."""
         self._records = {**records, **self._records}
 
-    def forgive(self, seconds: float) -> None:
+    def extend_timeouts(self, seconds: float) -> None:
         """Extend all timeouts by a time in which this process could not listen."""
         self._records = {
             key: record._replace(heard_s=record.heard_s + seconds)
             for key, record in self._records.items()
         }
 
-    def keep(self, sources: Iterable[NatsSource], now_s: float) -> None:
+    def prune(self, sources: Iterable[NatsSource], now_s: float) -> None:
         """Forget what was heard at other sources, or long ago."""
         wanted = set(sources)
         self._records = {
@@ -129,7 +129,7 @@ def current_offers(
 ) -> list[PoolOffer]:
     """Return what counts now of the pools of one flavor: in the order of the list, else by name."""
     heard = {pool: record for (source, pool), record in records.items() if source == nats.source}
-    names = nats.pools or sorted(filter(nats.wants, heard))
+    names = nats.pools or sorted(filter(nats.matches, heard))
     return [_offer(name, heard.get(name), nats, now_s) for name in names]
 
 

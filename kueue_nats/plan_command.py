@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace, settings: Settings, write: Write) -> int:
         made = [*_objects(raw, plan, NEW).values()]
         write(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True))
         for pool in plan.pools:
-            words = f"{pool.state}{': ' if pool.why else ''}{pool.why}"
+            words = f"{pool.state}{': ' if pool.message else ''}{pool.message}"
             write(f"# {wanted.name}: {pool.group}: {pool.name}: {words}\n")
     return 0
 
@@ -105,7 +105,9 @@ def _planned(
 
 
 def _objects(raw: Json, plan: planning.Plan, version: str) -> dict[tuple[str, str], Json]:
-    made = drafts.objects(plan, kueue_objects.owner_reference(raw), version, drafts.named(plan))
+    made = drafts.objects(
+        plan, kueue_objects.owner_reference(raw), version, drafts.flavor_names(plan)
+    )
     flavors = {(FLAVORS, name): dict(body) for name, body in made.flavors.items()}
     return {**flavors, **{(QUEUES, name): dict(body) for name, body in made.queues.items()}}
 

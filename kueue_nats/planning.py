@@ -77,7 +77,7 @@ class PlannedPool(NamedTuple):
     flavor: str  # the ResourceFlavor; empty if it has none
     state: str
     effective: Mapping[str, Fraction]
-    why: str = ""  # it is not used, or not as one might think
+    message: str = ""  # it is not used, or not as one might think
 
 
 class Plan(NamedTuple):
@@ -130,8 +130,10 @@ def plan(wanted: MasterQueue, offers: Offers, local_flavors: Iterable[str]) -> P
 def _local(group: Group, there: set[str], drain: frozenset[str]) -> _Entry:
     effective = {name: _amount(text, name) for name, text in group.nominal.items()}
     if group.name not in there:
-        words = f"there is no ResourceFlavor {group.name}: a queue that named it would stand still"
-        return _Entry(group, PlannedPool(group.name, group.name, "", UNUSED, {}, words), None)
+        message = (
+            f"there is no ResourceFlavor {group.name}: a queue that named it would stand still"
+        )
+        return _Entry(group, PlannedPool(group.name, group.name, "", UNUSED, {}, message), None)
     if group.name in drain:
         none = dict.fromkeys(effective, Fraction(0))
         return _Entry(group, PlannedPool(group.name, group.name, group.name, DRAINING, none), None)
@@ -144,20 +146,20 @@ def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: PoolOffe
     try:
         flavor = _flavor(wanted, group, nats, offer)
     except (SpecError, PodRejected) as error:
-        why = f"{error.where}: {error.what}"
-        return _Entry(group, PlannedPool(offer.pool, group.name, "", UNUSED, {}, why), None)
-    why = (
+        message = f"{error.where}: {error.what}"
+        return _Entry(group, PlannedPool(offer.pool, group.name, "", UNUSED, {}, message), None)
+    message = (
         f"left out: {', '.join(offer.foreign[:5])} (no names of resources)" if offer.foreign else ""
     )
     effective = {name: _capped(amount, group, name) for name, amount in offer.quotas.items()}
     state = ACTIVE
     if offer.draining or offer.pool in wanted.drain:
         state, effective = DRAINING, dict.fromkeys(effective, Fraction(0))
-        why = why or (
+        message = message or (
             "the site takes no more jobs" if offer.draining else "drained by its MasterQueue"
         )
     return _Entry(
-        group, PlannedPool(offer.pool, group.name, flavor.name, state, effective, why), flavor
+        group, PlannedPool(offer.pool, group.name, flavor.name, state, effective, message), flavor
     )
 
 
@@ -223,15 +225,15 @@ def _limited(entries: Sequence[_Entry]) -> list[_Entry]:
     kept: list[_Entry] = []
     names: set[str] = set()
     for entry in entries:
-        flavor, why = entry.pool.flavor, ""
+        flavor, message = entry.pool.flavor, ""
         if flavor in names:
-            why = f"another pool's flavor is called {flavor} already"
+            message = f"another pool's flavor is called {flavor} already"
         elif flavor and len(names) == MAX_FLAVORS:
-            why = f"a ClusterQueue holds {MAX_FLAVORS} flavors: more need another MasterQueue"
+            message = f"a ClusterQueue holds {MAX_FLAVORS} flavors: more need another MasterQueue"
         elif flavor:
             names.add(flavor)
-        if why:
-            unused = entry.pool._replace(flavor="", state=UNUSED, effective={}, why=why)
+        if message:
+            unused = entry.pool._replace(flavor="", state=UNUSED, effective={}, message=message)
             entry = entry._replace(flavor=None, pool=unused)
         kept.append(entry)
     return kept
@@ -243,10 +245,10 @@ def _covered(entry: _Entry, resources: tuple[str, ...]) -> _Entry:
     over = [name for name in pool.effective if name not in resources] if pool.flavor else []
     if not over:
         return entry
-    words = f"left out: {', '.join(over[:5])} (a ClusterQueue covers {MAX_RESOURCES} resources)"
+    left_out = f"left out: {', '.join(over[:5])} (a ClusterQueue covers {MAX_RESOURCES} resources)"
     effective = {name: amount for name, amount in pool.effective.items() if name in resources}
-    why = "; ".join(filter(None, (pool.why, words)))
-    return entry._replace(pool=pool._replace(effective=effective, why=why))
+    message = "; ".join(filter(None, (pool.message, left_out)))
+    return entry._replace(pool=pool._replace(effective=effective, message=message))
 
 
 # --- quota ----------------------------------------------------------------------------------------

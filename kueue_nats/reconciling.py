@@ -42,19 +42,18 @@ class RoundInput(NamedTuple):
     """Input of a round: what was heard until now."""
 
     records: Records
-    troubles: Mapping[NatsSource, str]  # why a source cannot be heard; empty: it can
+    errors: Mapping[NatsSource, str]  # why a source cannot be heard; empty: it can
     clock: Clock
 
 
 class RoundResult(NamedTuple):
-    """Result of a round: what it asks of the listener."""
+    """Result of a round: what it asks of the listener and of the table of pools."""
 
     sources: Mapping[NatsSource, LinkSettings]
-    wanted: frozenset[
-        NatsSource
-    ]  # those that cannot be reached, too: what was heard there counts on
-    remembered: Records
-    again: bool  # something was written that the next step waits for
+    # Those that cannot be reached, too: what was heard there counts on.
+    wanted_sources: frozenset[NatsSource]
+    restored: Records
+    again: bool  # there is a next step, which nothing has to be waited for
 
 
 class _Snapshot(NamedTuple):
@@ -69,7 +68,7 @@ class _PlannedMaster(NamedTuple):
     """MasterQueue that could be read, with its plan."""
 
     raw: Json
-    wanted: MasterQueue
+    master: MasterQueue
     plan: Plan
 
 
@@ -83,45 +82,45 @@ class Reconciler:
         self._cluster, self._own, self._namespace = cluster, own, namespace
         self._strict = strict
         self._version = ""
-        self._known: set[tuple[str, frozenset[NatsSource]]] = set()  # planned in the last round
-        self._written: dict[str, float] = {}
-        self._taken: dict[str, Optional[Actions]] = {}  # in the last round
+        self._planned_before: set[tuple[str, frozenset[NatsSource]]] = set()  # in the last round
+        self._written_s: dict[str, float] = {}  # when the status was written last, by uid
+        self._last_actions: dict[str, Optional[Actions]] = {}  # by uid; None: some were refused
         self._seen: frozenset[str] = frozenset()  # uids of the flavors at the last look
-        self._giving_back = Requeuer(cluster)
+        self._requeuer = Requeuer(cluster)
 
     def sources(self, clock: Clock) -> Mapping[NatsSource, LinkSettings]:
         """Return where pools are to be heard, before anything is done."""
-        return self._sources(wanted for _, wanted in self._readable(clock))[0]
+        return self._sources(master for _, master in self._read_masters(clock))[0]
 
-    def round(self, look: RoundInput) -> RoundResult:
+    def round(self, heard: RoundInput) -> RoundResult:
         """Reconcile all MasterQueues once; raises ``Unreachable`` when the cluster is."""
-        readable = list(self._readable(look.clock))
-        sources, unreached = self._sources(wanted for _, wanted in readable)
-        every = frozenset((*sources, *unreached))
+        clock = heard.clock
+        masters = list(self._read_masters(clock))
+        sources, unreached = self._sources(master for _, master in masters)
+        wanted_sources = frozenset((*sources, *unreached))
         try:
-            there = self._look()
+            there = self._snapshot()
         except NotFound as error:
-            for raw, _ in readable:
-                self._failed(raw, Condition(READY, FALSE, "KueueMissing", str(error)), look.clock)
-            return RoundResult(sources, every, {}, False)
-        remembered = self._remembered(readable, there, look.clock)
-        records = {**remembered, **look.records}
-        look = look._replace(records=records, troubles={**look.troubles, **unreached})
-        masters = [
-            _PlannedMaster(raw, wanted, self._planned(wanted, look, there))
-            for raw, wanted in readable
+            for raw, _ in masters:
+                self._write_failure(raw, "KueueMissing", str(error), clock)
+            return RoundResult(sources, wanted_sources, {}, False)
+        restored = self._restored(masters, there, clock)
+        records = {**restored, **heard.records}
+        heard = heard._replace(records=records, errors={**heard.errors, **unreached})
+        planned = [
+            _PlannedMaster(raw, master, _plan(master, heard, there)) for raw, master in masters
         ]
-        notes = sharing.notes(_shares(masters), records)
-        again = [self._one(master, look, there, notes) for master in masters]
-        pairs = [(master.wanted, master.plan) for master in masters]
-        self._giving_back.go_on(pairs, records, look.clock.now_s, there.version)
-        self._known = {_heard_at(wanted) for _, wanted in readable}
-        self._seen = frozenset(str(f["metadata"]["uid"]) for f in there.flavors.values())
-        return RoundResult(sources, every, remembered, any(again))
+        overcommitted = sharing.overcommit_warnings(_shares(planned), records)
+        again = [self._reconcile(one, heard, there, overcommitted) for one in planned]
+        plans = [(one.master, one.plan) for one in planned]
+        self._requeuer.run(plans, records, clock.now_s, there.version)
+        self._planned_before = {_sources_of(master) for _, master in masters}
+        self._seen = frozenset(str(one["metadata"]["uid"]) for one in there.flavors.values())
+        return RoundResult(sources, wanted_sources, restored, any(again))
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
-    def _look(self) -> _Snapshot:
+    def _snapshot(self) -> _Snapshot:
         self._version = self._version or self._cluster.kueue_version()
         try:
             flavors = self._cluster.listed(FLAVORS, self._version)
@@ -130,26 +129,28 @@ class Reconciler:
             self._version = ""  # Kueue was replaced: the next round finds out
             raise
 
-    def _readable(self, clock: Clock) -> Iterator[tuple[Json, MasterQueue]]:
+    def _read_masters(self, clock: Clock) -> Iterator[tuple[Json, MasterQueue]]:
         for raw in self._cluster.masters():
             if "deletionTimestamp" in raw["metadata"]:
                 continue
             try:
                 yield raw, model.read(raw)
             except SpecError as error:
-                self._failed(raw, Condition(READY, FALSE, "InvalidSpec", str(error)), clock)
+                self._write_failure(raw, "InvalidSpec", str(error), clock)
 
-    def _remembered(
-        self, readable: list[tuple[Json, MasterQueue]], there: _Snapshot, clock: Clock
+    def _restored(
+        self, masters: list[tuple[Json, MasterQueue]], there: _Snapshot, clock: Clock
     ) -> Records:
+        """Return the pools of MasterQueues that are new to this process, from the cluster."""
         found: Records = {}
-        for raw, wanted in readable:
-            queue = there.queues.get(wanted.name)
-            if _heard_at(wanted) not in self._known and queue is not None:
-                mine = _owned(there.flavors, wanted.uid)
+        for raw, master in masters:
+            queue = there.queues.get(master.name)
+            if _sources_of(master) not in self._planned_before and queue is not None:
+                objects = ExistingObjects(_owned(there.flavors, master.uid), queue)
                 status = raw.get("status") or {}
-                place = ExistingObjects(mine, queue)
-                found.update(remembering.records(wanted, status, place, clock, strict=self._strict))
+                found.update(
+                    remembering.restore_records(master, status, objects, clock, strict=self._strict)
+                )
         return found
 
     def _sources(
@@ -174,59 +175,54 @@ class Reconciler:
 
     # --- one MasterQueue ------------------------------------------------------------------------
 
-    def _planned(self, wanted: MasterQueue, look: RoundInput, there: _Snapshot) -> Plan:
-        heard = {
-            group.name: current_offers(look.records, group.nats, look.clock.now_s)
-            for group in wanted.groups
-            if group.nats is not None
-        }
-        uid = wanted.uid
-        local = [name for name, item in there.flavors.items() if not steps.is_owned(item, uid)]
-        return planning.plan(wanted, heard, local)
-
-    def _one(
+    def _reconcile(
         self,
-        master: _PlannedMaster,
-        look: RoundInput,
+        planned: _PlannedMaster,
+        heard: RoundInput,
         there: _Snapshot,
-        shared: Mapping[tuple[NatsSource, str], str],
+        overcommitted: Mapping[tuple[NatsSource, str], str],
     ) -> bool:
-        wanted, plan = master.wanted, master.plan
-        usable = steps.usable_flavors(plan, wanted.uid, there.flavors)
-        known = steps.known_flavors(usable, self._seen, wanted.uid, there.flavors, there.queues)
-        made = drafts.objects(plan, owner_reference(master.raw), there.version, known)
-        todo = steps.diff_actions(made, wanted.uid, there.flavors, there.queues)
-        undone = [step.name for step in todo.todo] if self._taken.get(wanted.uid) == todo else []
-        refused = self._take(todo, wanted.name, there.version)
-        self._taken[wanted.uid] = None if refused else todo
-        if (todo.todo or known < usable) and not refused and not undone:
-            return True  # its status is told when there is nothing more to do
-        notes = judging.notes(wanted, look.records, look.clock, shared)
-        seen = StatusInput(
-            generation=wanted.generation,
-            words=(
-                judging.ready(plan, todo, (refused, undone), there.queues),
-                judging.connected(wanted, look.troubles),
-                reporting.health(plan.pools, notes),
+        """Carry out the next actions, or write the status; return whether more is to be done."""
+        raw, master, plan = planned
+        usable = steps.usable_flavors(plan, master.uid, there.flavors)
+        known = steps.known_flavors(usable, self._seen, master.uid, there.flavors, there.queues)
+        wanted = drafts.objects(plan, owner_reference(raw), there.version, known)
+        actions = steps.diff_actions(wanted, master.uid, there.flavors, there.queues)
+        is_repeated = self._last_actions.get(master.uid) == actions
+        undone = [action.name for action in actions.todo] if is_repeated else []
+        refused = self._carry_out(actions, master.name, there.version)
+        self._last_actions[master.uid] = None if refused else actions
+        if (actions.todo or known < usable) and not refused and not undone:
+            return True  # its status is written when there is nothing more to do
+        failures = judging.Failures(refused, undone, actions.foreign)
+        warnings = judging.pool_warnings(master, heard.records, heard.clock, overcommitted)
+        given = StatusInput(
+            generation=master.generation,
+            conditions=(
+                judging.ready_condition(plan, failures, there.queues),
+                judging.connected_condition(master, heard.errors),
+                reporting.health_condition(plan.pools, warnings),
             ),
-            heard=dict(judging.heard(wanted, look.records)),
-            usage=usage.of_plan(plan, there.queues),
-            notes=notes,
+            reports=dict(judging.pool_reports(master, heard.records)),
+            usage=usage.plan_usage(plan, there.queues),
+            warnings=warnings,
         )
-        before = master.raw.get("status") or {}
-        self._tell(master.raw, reporting.status(plan, seen, before, look.clock.now), look.clock)
+        status = reporting.build_status(plan, given, raw.get("status") or {}, heard.clock.now)
+        self._write_status(raw, status, heard.clock)
         return False
 
-    def _take(self, todo: Actions, name: str, version: str) -> list[str]:
+    def _carry_out(self, actions: Actions, name: str, version: str) -> list[str]:
         """Carry out all actions; return the errors of those that were refused."""
         refused = []
-        for step in todo.todo:
+        for action in actions.todo:
             try:
-                if step.verb == steps.APPLY:
-                    self._cluster.apply(step.plural, dict(step.body))
+                if action.verb == steps.APPLY:
+                    self._cluster.apply(action.plural, dict(action.body))
                 else:
-                    self._cluster.delete(step.plural, version, step.body)
-                logger.info("MasterQueue %s: %s %s/%s", name, step.verb, step.plural, step.name)
+                    self._cluster.delete(action.plural, version, action.body)
+                logger.info(
+                    "MasterQueue %s: %s %s/%s", name, action.verb, action.plural, action.name
+                )
             except Unreachable:
                 raise
             except ClusterError as error:
@@ -235,24 +231,26 @@ class Reconciler:
 
     # --- its status -----------------------------------------------------------------------------
 
-    def _failed(self, raw: Json, word: Condition, clock: Clock) -> None:
+    def _write_failure(self, raw: Json, reason: str, message: str, clock: Clock) -> None:
         before = raw.get("status") or {}
         generation = raw["metadata"].get("generation", 0)
-        self._tell(raw, reporting.failed(word, generation, before, clock.now), clock)
+        ready = Condition(READY, FALSE, reason, message)
+        status = reporting.failed_status(ready, generation, before, clock.now)
+        self._write_status(raw, status, clock)
 
-    def _tell(self, raw: Json, status: Json, clock: Clock) -> None:
+    def _write_status(self, raw: Json, status: Json, clock: Clock) -> None:
         """Write a status that has changed, and Events of the changes."""
         name, uid = raw["metadata"]["name"], raw["metadata"]["uid"]
         before = raw.get("status") or {}
-        age = clock.now_s - self._written.get(uid, float("-inf"))
-        if not reporting.must_be_written(status, before, age):
+        age_s = clock.now_s - self._written_s.get(uid, float("-inf"))
+        if not reporting.needs_write(status, before, age_s):
             return
         try:
             self._cluster.write_status(name, status, raw["metadata"]["resourceVersion"])
-            self._written[uid] = clock.now_s
-            for event in events.between(before, status):
+            self._written_s[uid] = clock.now_s
+            for event in events.status_events(before, status):
                 logger.info("MasterQueue %s: %s: %s", name, event.reason, event.message)
-                self._cluster.write_event(events.body(event, raw, clock.now))
+                self._cluster.write_event(events.event_body(event, raw, clock.now))
         except Unreachable:
             raise
         except ClusterError as error:
@@ -262,9 +260,19 @@ class Reconciler:
 # --- pure parts -----------------------------------------------------------------------------------
 
 
-def _heard_at(wanted: MasterQueue) -> tuple[str, frozenset[NatsSource]]:
+def _plan(master: MasterQueue, heard: RoundInput, there: _Snapshot) -> Plan:
+    offers = {
+        group.name: current_offers(heard.records, group.nats, heard.clock.now_s)
+        for group in master.groups
+        if group.nats is not None
+    }
+    foreign = there.flavors.keys() - _owned(there.flavors, master.uid).keys()
+    return planning.plan(master, offers, foreign)
+
+
+def _sources_of(master: MasterQueue) -> tuple[str, frozenset[NatsSource]]:
     """Return whose pools are heard where; those of a new entry are restored from the cluster."""
-    return wanted.uid, frozenset(group.nats.source for group in wanted.groups if group.nats)
+    return master.uid, frozenset(group.nats.source for group in master.groups if group.nats)
 
 
 def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
@@ -272,9 +280,9 @@ def _owned(items: Mapping[str, Json], uid: str) -> dict[str, Json]:
 
 
 def _shares(masters: list[_PlannedMaster]) -> Iterator[tuple[tuple[NatsSource, str], PoolShare]]:
-    for master in masters:
-        sources = {group.name: group.nats.source for group in master.wanted.groups if group.nats}
-        for pool in master.plan.pools:
+    for _, master, plan in masters:
+        sources = {group.name: group.nats.source for group in master.groups if group.nats}
+        for pool in plan.pools:
             if pool.group in sources and pool.flavor:
-                share = PoolShare(master.wanted.name, pool.effective)
+                share = PoolShare(master.name, pool.effective)
                 yield (sources[pool.group], pool.name), share

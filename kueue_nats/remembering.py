@@ -42,7 +42,7 @@ class Clock(NamedTuple):
         return self.now_s - (self.now - at)
 
 
-def records(
+def restore_records(
     wanted: MasterQueue, status: Json, there: ExistingObjects, clock: Clock, *, strict: bool = False
 ) -> Records:
     """Return all pools of a MasterQueue; with ``strict`` timeouts ran on while nobody listened."""
@@ -74,7 +74,7 @@ def _lost(wanted: MasterQueue, told: Mapping[Any, Json], clock: Clock) -> Record
             at = parse_timestamp(entry.get("lastHeard"))
             if group.nats is None or name != group.name or entry.get("state") != LOST:
                 continue
-            if group.nats.wants(pool) and clock.now - at < FORGET_S:
+            if group.nats.matches(pool) and clock.now - at < FORGET_S:
                 resources = Resources(pool, _published(entry))
                 found[group.nats.source, pool] = restored_record(resources, clock.on_ours(at), at)
     return found
@@ -86,7 +86,7 @@ def _in_use(wanted: MasterQueue, there: ExistingObjects) -> Iterator[tuple[str, 
     for name, flavor in there.flavors.items():
         pool = (flavor["metadata"].get("annotations") or {}).get(POOL_ANNOTATION, "")
         for group in wanted.groups:
-            if group.nats is None or name not in named or not group.nats.wants(pool):
+            if group.nats is None or name not in named or not group.nats.matches(pool):
                 continue
             if flavor_name(wanted.name, group.name, pool) == name:
                 yield group.name, group.nats, flavor

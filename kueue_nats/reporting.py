@@ -32,7 +32,7 @@ class Condition(NamedTuple):
 class PoolReport(NamedTuple):
     """Last publication of a pool, as the status shows it."""
 
-    at: float  # seconds since 1970
+    heard_at: float  # seconds since 1970
     published: Mapping[str, str]
 
 
@@ -40,53 +40,59 @@ class StatusInput(NamedTuple):
     """Input of a status, besides the plan."""
 
     generation: int
-    words: Sequence[Condition]
-    heard: Mapping[tuple[str, str], PoolReport]  # by (group, pool)
+    conditions: Sequence[Condition]
+    reports: Mapping[tuple[str, str], PoolReport]  # by (group, pool)
     usage: Mapping[str, Usage]
-    notes: Mapping[tuple[str, str], str]  # warnings about a pool, by (group, pool)
+    warnings: Mapping[tuple[str, str], str]  # warnings about a pool, by (group, pool)
 
 
-def status(plan: Plan, seen: StatusInput, before: Json, now: float) -> Json:
+def build_status(plan: Plan, given: StatusInput, before: Json, now: float) -> Json:
     """Return the whole status; conditions keep the time at which they last changed."""
     remote = [
-        pool for pool in plan.pools if (pool.group, pool.name) in seen.heard or pool.state == LOST
+        pool
+        for pool in plan.pools
+        if (pool.group, pool.name) in given.reports or pool.state == LOST
     ]
     alive = [pool for pool in remote if pool.state in (ACTIVE, DRAINING)]
     return {
-        "observedGeneration": seen.generation,
-        "conditions": _conditions(seen.words, seen.generation, before, now),
+        "observedGeneration": given.generation,
+        "conditions": _conditions(given.conditions, given.generation, before, now),
         "poolsAlive": len(alive),
         "poolsKnown": len(remote),
         "poolsSummary": f"{len(alive)}/{len(remote)}",
-        "usage": _summary(plan, seen.usage),
-        "pools": [_pool(pool, seen) for pool in plan.pools],
+        "usage": _summary(plan, given.usage),
+        "pools": [_pool(pool, given) for pool in plan.pools],
     }
 
 
-def failed(word: Condition, generation: int, before: Json, now: float) -> Json:
+def failed_status(ready: Condition, generation: int, before: Json, now: float) -> Json:
     """Return the status of a MasterQueue that cannot be reconciled: what was known stays."""
-    words = [word, *_kept(before)]
+    conditions = [ready, *_kept_conditions(before)]
     return {
         **before,
         "observedGeneration": generation,
-        "conditions": _conditions(words, generation, before, now),
+        "conditions": _conditions(conditions, generation, before, now),
     }
 
 
-def must_be_written(wanted: Json, before: Json, age_s: float) -> bool:
+def needs_write(wanted: Json, before: Json, age_s: float) -> bool:
     """Return whether a status has changed; that pools were heard again is written once a minute."""
     if wanted == before:
         return False
-    return _told(wanted) != _told(before) or age_s >= REFRESH_S
+    return _without_times(wanted) != _without_times(before) or age_s >= REFRESH_S
 
 
-def health(pools: Iterable[PlannedPool], notes: Mapping[tuple[str, str], str]) -> Condition:
+def health_condition(
+    pools: Iterable[PlannedPool], warned: Mapping[tuple[str, str], str]
+) -> Condition:
     """Return the condition PoolsHealthy: whether all pools are alive, and their offers used."""
     pools = list(pools)
-    lost = [f"{pool.name}: {pool.why}" for pool in pools if pool.state == LOST]
-    unused = [f"{pool.name}: {pool.why}" for pool in pools if pool.state == UNUSED]
-    warnings = [f"{name}: {words}" for (_, name), words in notes.items()]
-    warnings += [f"{p.name}: {p.why}" for p in pools if p.why and p.state in (ACTIVE, DRAINING)]
+    lost = [f"{pool.name}: {pool.message}" for pool in pools if pool.state == LOST]
+    unused = [f"{pool.name}: {pool.message}" for pool in pools if pool.state == UNUSED]
+    warnings = [f"{name}: {message}" for (_, name), message in warned.items()]
+    warnings += [
+        f"{p.name}: {p.message}" for p in pools if p.message and p.state in (ACTIVE, DRAINING)
+    ]
     every = [*lost, *unused, *warnings]
     if not pools:
         return Condition(HEALTHY, FALSE, "NoPools", "no pool has been heard of")
@@ -95,8 +101,8 @@ def health(pools: Iterable[PlannedPool], notes: Mapping[tuple[str, str], str]) -
     drained = (
         not lost
         and not unused
-        and not notes
-        and all(pool.state == DRAINING for pool in pools if pool.why)
+        and not warned
+        and all(pool.state == DRAINING for pool in pools if pool.message)
     )
     reason = "PoolsLost" if lost else "PoolsUnused" if unused else "Warning"
     message = "; ".join(every)
@@ -120,19 +126,19 @@ def parse_timestamp(text: object) -> float:
 
 
 def _conditions(
-    words: Iterable[Condition], generation: int, before: Json, now: float
+    conditions: Iterable[Condition], generation: int, before: Json, now: float
 ) -> list[Json]:
     earlier = {entry.get("type"): entry for entry in before.get("conditions") or ()}
     made = []
-    for word in words:
-        old = earlier.get(word.kind) or {}
-        same = old.get("status") == word.status and old.get("lastTransitionTime")
+    for one in conditions:
+        old = earlier.get(one.kind) or {}
+        same = old.get("status") == one.status and old.get("lastTransitionTime")
         made.append(
             {
-                "type": word.kind,
-                "status": word.status,
-                "reason": word.reason,
-                "message": one_line(word.message, MAX_MESSAGE),
+                "type": one.kind,
+                "status": one.status,
+                "reason": one.reason,
+                "message": one_line(one.message, MAX_MESSAGE),
                 "observedGeneration": generation,
                 "lastTransitionTime": same or timestamp(now),
             }
@@ -140,7 +146,7 @@ def _conditions(
     return made
 
 
-def _kept(before: Json) -> list[Condition]:
+def _kept_conditions(before: Json) -> list[Condition]:
     entries = before.get("conditions") or ()
     return [
         Condition(entry["type"], entry["status"], entry["reason"], entry.get("message", ""))
@@ -149,22 +155,22 @@ def _kept(before: Json) -> list[Condition]:
     ]
 
 
-def _pool(pool: PlannedPool, seen: StatusInput) -> Json:
+def _pool(pool: PlannedPool, given: StatusInput) -> Json:
     key = (pool.group, pool.name)
-    heard, used = seen.heard.get(key), seen.usage.get(pool.flavor, Usage({}, {}))
+    report, used = given.reports.get(key), given.usage.get(pool.flavor, Usage({}, {}))
     entry: Json = {
         "name": pool.name,
         "flavor": pool.group,
         "state": pool.state,
         "resourceFlavor": pool.flavor,
-        "lastHeard": timestamp(heard.at) if heard and heard.at else None,
-        "published": dict(heard.published) if heard else None,
+        "lastHeard": timestamp(report.heard_at) if report and report.heard_at else None,
+        "published": dict(report.published) if report else None,
         "effective": _texts(pool.effective),
         "used": _texts(used.total),
         "lentTo": [
             {"queue": queue, "used": _texts(amounts)} for queue, amounts in used.lent.items()
         ],
-        "message": "; ".join(filter(None, (pool.why, seen.notes.get(key, "")))),
+        "message": "; ".join(filter(None, (pool.message, given.warnings.get(key, "")))),
     }
     return {key: value for key, value in entry.items() if value or key == "state"}
 
@@ -187,7 +193,7 @@ def _summary(plan: Plan, usage: Mapping[str, Usage]) -> str:
     return ", ".join(parts)
 
 
-def _told(status: Json) -> Json:
+def _without_times(status: Json) -> Json:
     """Return the part of a status that is written at once when it changes."""
     pools = [{**pool, "lastHeard": None} for pool in status.get("pools") or ()]
     return {**status, "pools": pools}

@@ -23,10 +23,10 @@ class WorkloadPatch(NamedTuple):
     namespace: str
     name: str
     body: dict[str, Any]
-    words: str  # for the log; empty for the second half of what was begun
+    message: str  # for the log; empty for the second half of what was begun
 
 
-def patches(
+def workload_patches(
     workloads: Iterable[Json], pods: Iterable[Json], leave: Mapping[str, str], idle: frozenset[str]
 ) -> list[WorkloadPatch]:
     """Return the changes of Workloads; ``leave`` maps flavors to why jobs have to leave them.
@@ -45,13 +45,13 @@ def patches(
             continue
         for flavor in sorted(_flavors(workload) & leave.keys()):
             if flavor not in idle or (namespace, name) not in started:
-                words = f"given back to Kueue: {leave[flavor]}"
-                made.append(WorkloadPatch(namespace, name, _body(False, flavor), words))
+                message = f"given back to Kueue: {leave[flavor]}"
+                made.append(WorkloadPatch(namespace, name, _body(False, flavor), message))
                 break
     return made
 
 
-def is_underway(workloads: Iterable[Json]) -> bool:
+def has_pending(workloads: Iterable[Json]) -> bool:
     """Return whether some Workload still waits to be activated again."""
     return any(
         RETURNED_ANNOTATION in (workload["metadata"].get("annotations") or {})

@@ -21,7 +21,7 @@ class PoolShare(NamedTuple):
     effective: Mapping[str, Fraction]
 
 
-def notes(
+def overcommit_warnings(
     shares: Iterable[tuple[Key, PoolShare]], records: Mapping[Key, PoolRecord]
 ) -> dict[Key, str]:
     """Return a warning for each pool of which all together count more than it publishes."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from kueue_nats.comparing import is_superset
-from kueue_nats.drafts import PlannedObjects, named
+from kueue_nats.drafts import PlannedObjects, flavor_names
 from kueue_nats.kueue_objects import FLAVORS, QUEUES
 from kueue_nats.planning import Plan
 
@@ -59,7 +59,7 @@ def usable_flavors(plan: Plan, uid: str, flavors: Named) -> frozenset[str]:
     planned = {flavor.name for flavor in plan.flavors}
     return frozenset(
         name
-        for name in named(plan) & flavors.keys()
+        for name in flavor_names(plan) & flavors.keys()
         if not is_deleting(flavors[name])
         and not (name in planned and not is_owned(flavors[name], uid))
     )

@@ -20,7 +20,7 @@ class Usage(NamedTuple):
     lent: Mapping[str, Amounts]  # by the queue that has borrowed
 
 
-def of_plan(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
+def plan_usage(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
     """Return the usage of each flavor of the plan, over all of its queues."""
     usage = {pool.flavor: Usage({}, {}) for pool in plan.pools if pool.flavor}
     master, *borrowers = [queue.name for queue in plan.queues]
@@ -35,7 +35,7 @@ def of_plan(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
     return usage
 
 
-def inactive(plan: Plan, queues: Mapping[str, Json]) -> list[str]:
+def inactive_queues(plan: Plan, queues: Mapping[str, Json]) -> list[str]:
     """Return the queues that are inactive though nobody has stopped them, and why."""
     words = []
     for queue in plan.queues:

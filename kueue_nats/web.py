@@ -26,7 +26,7 @@ class Health:
         """Note that another round is done."""
         self._beat_s = time.monotonic()
 
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Return what is wrong; empty when nothing is."""
         silent = time.monotonic() - self._beat_s
         return "" if silent < self._longest_s else f"no round was finished for {silent:.0f} s"
@@ -43,8 +43,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer a request; the name is http.server's."""
         if self.path == "/healthz":
-            trouble = self.health.trouble()
-            self._answer(503 if trouble else 200, (trouble or "ok").encode() + b"\n", PLAIN)
+            error = self.health.error()
+            self._answer(503 if error else 200, (error or "ok").encode() + b"\n", PLAIN)
         elif self.path == "/metrics":
             self._answer(200, type(self).page(), CONTENT_TYPE_LATEST)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kueue_nats import planning
-from kueue_nats.drafts import named, objects
+from kueue_nats.drafts import flavor_names, objects
 from kueue_nats.kueue_objects import NEW
 from kueue_nats.steps import named_flavors
 from tests.kueue_nats import masters
@@ -16,7 +16,7 @@ WANTED = masters.manifest()._replace(uid=masters.UID)
 
 def test_queues_name_only_flavors_that_are_usable_and_all_flavors_are_made() -> None:
     plan = planning.plan(WANTED, OFFERS, ["local-cpu"])
-    every = named(plan)
+    every = flavor_names(plan)
     assert len(every) == 3
     for usable in (every, every - {min(every)}, frozenset[str]()):
         made = objects(plan, OWNER, NEW, usable | {"another's"})

@@ -138,12 +138,12 @@ def test_pools_are_heard_after_a_hello_at_each_connection(server: Server) -> Non
         told: list[tuple[NatsSource, str]] = []
         listener = Listener(lambda where, said: told.append((where, said.pool)))
         async with site(server, "p") as hellos:
-            await listener.listen_to({source("a"): wanted(server)})
+            await listener.set_sources({source("a"): wanted(server)})
             assert await listener.connected(20)
             await soon(lambda: told == [(source("a"), "p")])
-            assert listener.troubles() == {source("a"): ""}
-            await listener.listen_to({source("a"): wanted(server)})  # as it is
-            await listener.listen_to({source("a"): wanted(server, "other")})
+            assert listener.errors() == {source("a"): ""}
+            await listener.set_sources({source("a"): wanted(server)})  # as it is
+            await listener.set_sources({source("a"): wanted(server, "other")})
             await soon(lambda: len(hellos) == 2)
             assert [set(hello) for hello in hellos] == [{"v"}, {"v"}]
             await listener.stop()
@@ -156,10 +156,10 @@ def test_a_source_has_one_connection_which_goes_when_nobody_wants_it(server: Ser
         listener = Listener(lambda where, said: None)
         both = {source("a"): wanted(server), source("b"): wanted(server)}
         for _ in range(3):
-            await listener.listen_to(both)
+            await listener.set_sources(both)
         assert await listener.connected(20)
         assert server.names() == ["ear", "ear"]
-        await listener.listen_to({source("b"): wanted(server)})
+        await listener.set_sources({source("b"): wanted(server)})
         await soon(lambda: server.names() == ["ear"])
         await listener.stop()
         await soon(lambda: server.names() == [])
@@ -171,12 +171,12 @@ def test_other_credentials_are_another_connection(server: Server) -> None:
     async def run() -> None:
         listener = Listener(lambda where, said: None)
         closed = LinkSettings((f"nats://127.0.0.1:{free_port()}",), name="ear")
-        await listener.listen_to({source("a"): closed})
+        await listener.set_sources({source("a"): closed})
         assert not await listener.connected(0.2)
-        await soon(lambda: listener.troubles()[source("a")])
-        await listener.listen_to({source("a"): wanted(server)})
+        await soon(lambda: listener.errors()[source("a")])
+        await listener.set_sources({source("a"): wanted(server)})
         assert await listener.connected(20)
-        assert listener.troubles() == {source("a"): ""}
+        assert listener.errors() == {source("a"): ""}
         await listener.stop()
 
     asyncio.run(run())
@@ -190,7 +190,7 @@ def test_what_cannot_be_understood_is_left_out(server: Server) -> None:
             link = Link(LinkSettings((server.url,), name="noise"), "interlink")
             await link.start()
             assert await link.connected(20)
-            await listener.listen_to({source("a"): wanted(server)})
+            await listener.set_sources({source("a"): wanted(server)})
             assert await listener.connected(20)
             await soon(lambda: told == ["good"])
             for raw in (b"", b"{", b"[]", b'{"v": 1, "quotas": {"cpu": "many"}}', b"\xff"):
@@ -211,7 +211,7 @@ def test_a_subject_of_somebody_elses_is_heard_and_not_spoken_to(server: Server) 
         listener = Listener(lambda where, said: told.append(said.pool))
         async with site(server, "p", root="foreign") as hellos:
             other = NatsSource("a", None, "foreign.offers")
-            await listener.listen_to({other: wanted(server)})
+            await listener.set_sources({other: wanted(server)})
             assert await listener.connected(20)
             link = Link(LinkSettings((server.url,), name="upstream"), "foreign")
             await link.start()

@@ -276,14 +276,14 @@ def test_anything_at_all_is_read_or_refused_in_one_line(path: tuple[Any, ...], v
 def test_a_pattern_is_for_the_whole_name(pattern: str, pool: str, wanted: bool) -> None:
     nats = master(heard(nats={"poolRegExp": pattern})).groups[0].nats
     assert nats is not None
-    assert nats.wants(pool) is wanted
+    assert nats.matches(pool) is wanted
 
 
 def test_a_list_names_its_pools() -> None:
     nats = master(heard(nats={"pools": ["b", "a"]})).groups[0].nats
     assert nats is not None
     assert nats.pools == ("b", "a")
-    assert [nats.wants(pool) for pool in ("a", "b", "ab", "")] == [True, True, False, False]
+    assert [nats.matches(pool) for pool in ("a", "b", "ab", "")] == [True, True, False, False]
 
 
 @pytest.mark.parametrize(

@@ -44,9 +44,9 @@ class Pools:
         self.now_s += after_s
         quotas = more.pop("quotas", {"cpu": "4"})
         said = Resources(pool, quotas, **more)
-        return self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
+        return self.tracker.record(source, said, self.now_s, DAY + self.now_s)
 
-    def current_offers(self, nats: NatsFlavor | None = None, after_s: float = 0) -> list[PoolOffer]:
+    def offers(self, nats: NatsFlavor | None = None, after_s: float = 0) -> list[PoolOffer]:
         self.now_s += after_s
         return current_offers(self.tracker.snapshot(), nats or flavor(), self.now_s)
 
@@ -178,9 +178,9 @@ def test_the_pause_between_publications_is_kept(pools: Pools) -> None:
 
 
 def test_what_a_pool_has_said_last_is_known(pools: Pools) -> None:
-    assert pools.tracker.said(SOURCE, "a") is None
+    assert pools.tracker.latest(SOURCE, "a") is None
     pools.say("a", quotas={"cpu": "1"})
-    assert pools.tracker.said(SOURCE, "a") == Resources("a", {"cpu": "1"})
+    assert pools.tracker.latest(SOURCE, "a") == Resources("a", {"cpu": "1"})
 
 
 def test_a_flood_of_names_is_cut_off_at_one_source_only(
@@ -200,14 +200,14 @@ def test_a_snapshot_does_not_change(pools: Pools) -> None:
     copied = dict(before)
     pools.say("a", 5, quotas={"cpu": "9"})
     pools.say("b")
-    pools.tracker.forgive(10)
+    pools.tracker.extend_timeouts(10)
     assert before == copied
 
 
 def test_remembered_pools_count_as_they_were_and_what_they_say_counts_at_once(pools: Pools) -> None:
     record = restored_record(Resources("a", {"cpu": "2"}), START, DAY)
     assert record.restored
-    pools.tracker.remember({(SOURCE, "a"): record})
+    pools.tracker.restore({(SOURCE, "a"): record})
     assert pools.quotas(riseAfter=60) == {"cpu": 2}
     pools.say("a", 1, quotas={"cpu": "64", "x/gpu": "4"})
     assert pools.quotas(riseAfter=60) == {"cpu": 64, "x/gpu": 4}
@@ -218,7 +218,7 @@ def test_remembered_pools_count_as_they_were_and_what_they_say_counts_at_once(po
 def test_what_was_heard_meanwhile_is_not_overwritten_by_a_memory(pools: Pools) -> None:
     pools.say("a", quotas={"cpu": "64"})
     old = restored_record(Resources("a", {"cpu": "2"}), START - 5, DAY)
-    pools.tracker.remember({(SOURCE, "a"): old, (SOURCE, "b"): old})
+    pools.tracker.restore({(SOURCE, "a"): old, (SOURCE, "b"): old})
     assert [one.quotas for one in pools.offers()] == [{"cpu": 64}, {"cpu": 2}]
 
 
@@ -226,7 +226,7 @@ def test_time_in_which_nobody_listened_is_forgiven(pools: Pools) -> None:
     pools.say("a")
     nats = flavor(poolTimeout=30)
     assert pools.offers(nats, after_s=100)[0].lost
-    pools.tracker.forgive(80)
+    pools.tracker.extend_timeouts(80)
     assert pools.offers(nats)[0].lost == ""
     assert pools.offers(nats, after_s=10)[0].lost
 
@@ -235,11 +235,11 @@ def test_what_was_heard_elsewhere_or_long_ago_is_forgotten(pools: Pools) -> None
     pools.say("old")
     pools.say("young", FORGET_S / 2)
     pools.say("elsewhere", source=OTHER)
-    pools.tracker.keep([SOURCE], START + FORGET_S - 1)
+    pools.tracker.prune([SOURCE], START + FORGET_S - 1)
     assert [pool for _, pool in pools.tracker.snapshot()] == ["old", "young"]
-    pools.tracker.keep([SOURCE], START + FORGET_S)
+    pools.tracker.prune([SOURCE], START + FORGET_S)
     assert [pool for _, pool in pools.tracker.snapshot()] == ["young"]
-    pools.tracker.keep([], START)
+    pools.tracker.prune([], START)
     assert pools.tracker.snapshot() == {}
 
 

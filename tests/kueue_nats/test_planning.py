@@ -37,7 +37,7 @@ USUAL = dict(UNLIMITED)
 
 
 def pools(made: Plan) -> dict[str, tuple[str, str]]:
-    return {pool.name: (pool.state, pool.why) for pool in made.pools}
+    return {pool.name: (pool.state, pool.message) for pool in made.pools}
 
 
 # --- the manifest ---------------------------------------------------------------------------------
@@ -265,7 +265,7 @@ def test_more_pools_than_a_queue_holds_are_left_out_from_the_end() -> None:
     assert len(made.queues[0].flavors) == len(made.flavors) == MAX_FLAVORS
     unused = [pool for pool in made.pools if pool.state == UNUSED]
     assert [pool.name for pool in unused] == [*(f"p{i}" for i in range(64, 70)), "local"]
-    assert {pool.why for pool in unused} == {
+    assert {pool.message for pool in unused} == {
         "a ClusterQueue holds 64 flavors: more need another MasterQueue"
     }
 
@@ -463,7 +463,7 @@ def assert_nothing_is_missing(
     assert list(mine.flavors) == named  # in the order of the spec, and of the offers
     for pool in made.pools:
         assert (pool.state in (ACTIVE, DRAINING)) is bool(pool.flavor)
-        assert pool.flavor or pool.why
+        assert pool.flavor or pool.message
         assert pool.effective.keys() <= set(mine.resources)
     # A pool that is not shown here is shown in another flavor that hears the same source.
     heard_of = {(g.name, o.pool) for g in wanted.groups if g.nats for o in offers[g.name]}

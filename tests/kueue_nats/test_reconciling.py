@@ -46,13 +46,13 @@ class Life:
 
     def hear(self, said: Resources) -> None:
         source = NatsSource(SERVER, None, "interlink.resources")
-        self.tracker.hear(source, said, self.now_s, DAY + self.now_s)
+        self.tracker.record(source, said, self.now_s, DAY + self.now_s)
 
     def round(self) -> RoundResult:
         clock = Clock(self.now_s, DAY + self.now_s)
         outcome = self.reconciler.round(RoundInput(self.tracker.snapshot(), self.troubles, clock))
-        self.tracker.remember(outcome.remembered)
-        self.tracker.keep(outcome.wanted, self.now_s)
+        self.tracker.restore(outcome.restored)
+        self.tracker.prune(outcome.wanted_sources, self.now_s)
         self.troubles = dict.fromkeys(outcome.sources, "")
         self.outcome = outcome
         return outcome
@@ -331,7 +331,7 @@ def test_a_source_that_cannot_be_reached_is_told_and_keeps_its_pools(life: Life)
     life.cluster.secrets["s", "k"] = "pw"
     life.cluster.set_master(raw(remote(nats=ref)))
     (source,) = life.round().sources
-    life.tracker.hear(source, Resources("p", {"cpu": "4"}), life.now_s, DAY)
+    life.tracker.record(source, Resources("p", {"cpu": "4"}), life.now_s, DAY)
     life.settle()
     life.cluster.secrets.clear()
     life.settle(after_s=5)

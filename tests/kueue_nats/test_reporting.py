@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kueue_nats.events import Event, between, body
+from kueue_nats.events import Event, event_body, status_events
 from kueue_nats.planning import Plan
 from kueue_nats.reporting import (
     HEALTHY,
@@ -17,32 +17,32 @@ from kueue_nats.reporting import (
     Condition,
     PoolReport,
     StatusInput,
-    failed,
-    health,
-    must_be_written,
+    build_status,
+    failed_status,
+    health_condition,
+    needs_write,
     parse_timestamp,
-    status,
     timestamp,
 )
 from kueue_nats.usage import Usage
 from tests.kueue_nats.masters import heard, lends, local, master, offer, planned, raw
 
 NOW = 1_700_000_000.0
-READY_WORD = Condition(READY, "True", "Reconciled", "all is well")
+READY_TRUE = Condition(READY, "True", "Reconciled", "all is well")
 
 
 def told(made: Plan, before: Any = None, now: float = NOW, **more: Any) -> dict[str, Any]:
     seen = StatusInput(
         generation=3,
-        words=more.get("words", [READY_WORD]),
-        heard=more.get(
-            "heard", {("g", pool.name): PoolReport(NOW, {"cpu": "8"}) for pool in made.pools}
+        conditions=more.get("conditions", [READY_TRUE]),
+        reports=more.get(
+            "reports", {("g", pool.name): PoolReport(NOW, {"cpu": "8"}) for pool in made.pools}
         ),
         usage=more.get("usage", {}),
-        notes=more.get("notes", {}),
+        warnings=more.get("warnings", {}),
     )
     usage = {p.flavor: seen.usage.get(p.flavor, Usage({}, {})) for p in made.pools}
-    return status(made, seen._replace(usage=usage), before or {}, now)
+    return build_status(made, seen._replace(usage=usage), before or {}, now)
 
 
 MADE = planned(
@@ -54,7 +54,9 @@ MADE = planned(
 
 def test_what_is_said_of_a_pool() -> None:
     used = Usage({"cpu": Fraction(3, 2)}, {"b": {"cpu": Fraction(1)}})
-    one, gone, mine = told(MADE, usage={"mq.g.a": used}, notes={("g", "a"): "a warning"})["pools"]
+    one, gone, mine = told(MADE, usage={"mq.g.a": used}, warnings={("g", "a"): "a warning"})[
+        "pools"
+    ]
     assert one == {
         "name": "a",
         "flavor": "g",
@@ -73,7 +75,7 @@ def test_what_is_said_of_a_pool() -> None:
 
 
 def test_the_counts_are_of_pools_that_are_heard() -> None:
-    found = told(MADE, heard={("g", "a"): PoolReport(NOW, {})})
+    found = told(MADE, reports={("g", "a"): PoolReport(NOW, {})})
     assert (found["poolsAlive"], found["poolsKnown"], found["poolsSummary"]) == (1, 2, "1/2")
 
 
@@ -85,16 +87,18 @@ def test_the_summary_is_of_what_has_a_limit() -> None:
 
 def test_a_condition_keeps_its_time_until_its_status_changes() -> None:
     first = told(MADE)
-    same = told(MADE, first, NOW + 50, words=[READY_WORD._replace(message="still")])
+    same = told(MADE, first, NOW + 50, conditions=[READY_TRUE._replace(message="still")])
     assert same["conditions"][0]["lastTransitionTime"] == timestamp(NOW)
-    other = told(MADE, same, NOW + 90, words=[Condition(READY, "False", "Refused", "x" * 5000)])
+    other = told(
+        MADE, same, NOW + 90, conditions=[Condition(READY, "False", "Refused", "x" * 5000)]
+    )
     assert other["conditions"][0]["lastTransitionTime"] == timestamp(NOW + 90)
     assert len(other["conditions"][0]["message"]) <= MAX_MESSAGE
 
 
 def test_a_failure_keeps_what_was_known() -> None:
-    before = told(MADE, words=[READY_WORD, Condition(HEALTHY, "True", "AllAlive", "")])
-    found = failed(Condition(READY, "False", "InvalidSpec", "why"), 4, before, NOW + 5)
+    before = told(MADE, conditions=[READY_TRUE, Condition(HEALTHY, "True", "AllAlive", "")])
+    found = failed_status(Condition(READY, "False", "InvalidSpec", "why"), 4, before, NOW + 5)
     assert found["pools"] == before["pools"]
     assert [c["type"] for c in found["conditions"]] == [READY, HEALTHY]
     assert (found["conditions"][0]["reason"], found["observedGeneration"]) == ("InvalidSpec", 4)
@@ -102,16 +106,16 @@ def test_a_failure_keeps_what_was_known() -> None:
 
 def test_what_only_says_that_pools_were_heard_again_can_wait() -> None:
     before = told(MADE)
-    later = told(MADE, before, heard={("g", "a"): PoolReport(NOW + 10, {"cpu": "8"})})
-    news = told(MADE, before, heard={("g", "a"): PoolReport(NOW + 10, {"cpu": "9"})})
-    assert not must_be_written(before, before, 10**6)
-    assert not must_be_written(
+    later = told(MADE, before, reports={("g", "a"): PoolReport(NOW + 10, {"cpu": "8"})})
+    news = told(MADE, before, reports={("g", "a"): PoolReport(NOW + 10, {"cpu": "9"})})
+    assert not needs_write(before, before, 10**6)
+    assert not needs_write(
         later, {**later, "pools": before["pools"][:1] + later["pools"][1:]}, REFRESH_S - 1
     )
-    assert must_be_written(
+    assert needs_write(
         later, {**later, "pools": before["pools"][:1] + later["pools"][1:]}, REFRESH_S
     )
-    assert must_be_written(news, before, 0)
+    assert needs_write(news, before, 0)
 
 
 def test_times_are_written_and_read() -> None:
@@ -120,7 +124,7 @@ def test_times_are_written_and_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offers", "drain", "notes", "expected"),
+    ("offers", "drain", "warnings", "expected"),
     [
         ([], [], {}, ("False", "NoPools", "no pool has been heard of")),
         ([offer("a")], [], {}, ("True", "AllAlive", "all pools are there: 1")),
@@ -142,17 +146,17 @@ def test_times_are_written_and_read() -> None:
     ],
 )
 def test_the_health_of_all_pools_in_one_word(
-    offers: Any, drain: Any, notes: Any, expected: tuple[str, str, str]
+    offers: Any, drain: Any, warnings: Any, expected: tuple[str, str, str]
 ) -> None:
     made = planned(master(heard(), drain=drain), *offers)
-    assert health(made.pools, notes)[1:] == expected
+    assert health_condition(made.pools, warnings)[1:] == expected
 
 
 # --- Events ---------------------------------------------------------------------------------------
 
 
 def news(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, str]]:
-    return [(event.kind, event.reason) for event in between(before, after)]
+    return [(event.kind, event.reason) for event in status_events(before, after)]
 
 
 def pool(state: str, name: str = "p", **more: Any) -> dict[str, Any]:
@@ -173,7 +177,7 @@ def test_events_say_what_has_changed() -> None:
 
 def test_an_event_tells_the_offer_or_the_reason() -> None:
     after = {"pools": [pool("Active", effective={"cpu": "4"}), pool("Unused", "q", message="why")]}
-    assert [event.message for event in between({}, after)] == [
+    assert [event.message for event in status_events({}, after)] == [
         "pool p (g): offers cpu 4",
         "pool q (g): why",
     ]
@@ -191,7 +195,7 @@ def test_readiness_is_an_event_when_its_reason_changes() -> None:
 
 def test_an_event_has_a_name_that_kubernetes_takes() -> None:
     item = raw(heard(), name=f"{'x' * 199}.y{'z' * 40}")
-    made = body(Event("Normal", "PoolActive", "line\nline"), item, NOW)
+    made = event_body(Event("Normal", "PoolActive", "line\nline"), item, NOW)
     assert len(made["metadata"]["name"]) <= 253
     assert ".." not in made["metadata"]["name"]
     assert made["metadata"]["namespace"] == "default"

@@ -9,7 +9,7 @@ import pytest
 from kueue_nats.giving_back import Requeuer
 from kueue_nats.offers import PoolRecord, restored_record
 from kueue_nats.planning import plan
-from kueue_nats.returning import RETURNED_ANNOTATION, is_underway, patches
+from kueue_nats.returning import RETURNED_ANNOTATION, has_pending, workload_patches
 from templates.publications import Resources
 from tests.kueue_nats.masters import SOURCE, heard, master, offer
 
@@ -47,18 +47,20 @@ def container(state: str = "", reason: str = "", **more: Any) -> dict[str, Any]:
 
 
 def given_back(workloads: list[Any], pods: list[Any] = [], idle: str = "") -> list[str]:  # noqa: B006
-    made = patches(workloads, pods, {"f": "it is lost"}, frozenset([idle]))
+    made = workload_patches(workloads, pods, {"f": "it is lost"}, frozenset([idle]))
     return [patch.name for patch in made if patch.body["spec"]["active"] is False]
 
 
 def test_who_is_on_the_flavor_is_deactivated_with_a_mark() -> None:
-    (patch,) = patches([workload("a"), workload("b", "g")], [], {"f": "it is lost"}, frozenset())
+    (patch,) = workload_patches(
+        [workload("a"), workload("b", "g")], [], {"f": "it is lost"}, frozenset()
+    )
     assert (patch.namespace, patch.name) == ("team", "a")
     assert patch.body == {
         "metadata": {"annotations": {RETURNED_ANNOTATION: "f"}},
         "spec": {"active": False},
     }
-    assert patch.words == "given back to Kueue: it is lost"
+    assert patch.message == "given back to Kueue: it is lost"
 
 
 @pytest.mark.parametrize(
@@ -120,18 +122,21 @@ def test_what_its_containers_say_counts(
 
 
 def test_it_is_activated_again_when_kueue_has_let_go_of_its_quota() -> None:
-    assert patches([marked("a")], [], {}, frozenset()) == []
-    (patch,) = patches([marked("a", QuotaReserved=False)], [], {}, frozenset())
+    assert workload_patches([marked("a")], [], {}, frozenset()) == []
+    (patch,) = workload_patches([marked("a", QuotaReserved=False)], [], {}, frozenset())
     assert patch.body == {
         "metadata": {"annotations": {RETURNED_ANNOTATION: None}},
         "spec": {"active": True},
     }
-    assert patches([marked("a", QuotaReserved=False, Finished=True)], [], {}, frozenset()) == []
+    assert (
+        workload_patches([marked("a", QuotaReserved=False, Finished=True)], [], {}, frozenset())
+        == []
+    )
 
 
 def test_what_is_underway_is_seen_by_its_mark() -> None:
-    assert is_underway([workload("a"), marked("b")])
-    assert not is_underway([workload("a"), marked("b", Finished=True)])
+    assert has_pending([workload("a"), marked("b")])
+    assert not has_pending([workload("a"), marked("b", Finished=True)])
 
 
 # --- when -----------------------------------------------------------------------------------------
@@ -162,7 +167,7 @@ def go_on(cluster: Asked, back: Requeuer, now_s: float, **more: Any) -> None:
     records: dict[Any, PoolRecord] = {
         (SOURCE, "p"): restored_record(Resources("p", {"cpu": "1"}), 0.0, 0.0)
     }
-    back.go_on([(wanted, made)], records, now_s, "v1beta2")
+    back.run([(wanted, made)], records, now_s, "v1beta2")
 
 
 @pytest.mark.parametrize(

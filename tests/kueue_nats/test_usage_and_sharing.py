@@ -9,8 +9,8 @@ import pytest
 
 from kueue_nats.offers import restored_record
 from kueue_nats.planning import UNLIMITED
-from kueue_nats.sharing import PoolShare, notes
-from kueue_nats.usage import inactive, of_plan
+from kueue_nats.sharing import PoolShare, overcommit_warnings
+from kueue_nats.usage import inactive_queues, plan_usage
 from templates.publications import Resources
 from tests.kueue_nats.masters import SOURCE, heard, lends, master, offer, planned
 
@@ -28,19 +28,19 @@ def queue(key: str = "flavorsUsage", **cpu: str) -> dict[str, Any]:
 
 def test_use_is_that_of_all_queues_and_lent_what_others_have() -> None:
     queues = {"mq": queue(mq_g_p="1"), "b": queue(mq_g_p="500m"), "c": queue(mq_g_p="0")}
-    usage = of_plan(PLAN, queues)["mq.g.p"]
+    usage = plan_usage(PLAN, queues)["mq.g.p"]
     assert usage.total == {"cpu": Fraction(3, 2)}
     assert usage.lent == {"b": {"cpu": Fraction(1, 2)}}
 
 
 def test_what_is_not_said_or_not_ours_is_not_counted() -> None:
     queues = {"mq": queue(other="5"), "b": {"status": {}}, "stranger": queue(mq_g_p="9")}
-    assert of_plan(PLAN, queues)["mq.g.p"].total == {}
-    assert of_plan(PLAN, {})["mq.g.p"].total == {}
+    assert plan_usage(PLAN, queues)["mq.g.p"].total == {}
+    assert plan_usage(PLAN, {})["mq.g.p"].total == {}
 
 
 def test_what_was_reserved_is_used_where_nothing_else_is_said() -> None:
-    usage = of_plan(PLAN, {"mq": queue("flavorsReservation", mq_g_p="2")})
+    usage = plan_usage(PLAN, {"mq": queue("flavorsReservation", mq_g_p="2")})
     assert usage["mq.g.p"].total == {"cpu": 2}
 
 
@@ -64,7 +64,7 @@ def test_a_queue_that_admits_nothing_is_named_unless_its_admin_wants_it_so(
     condition: dict[str, Any], template: dict[str, Any], words: list[str]
 ) -> None:
     made = planned(master(heard(), template=template), offer("p"))
-    assert inactive(made, {"mq": condition}) == words
+    assert inactive_queues(made, {"mq": condition}) == words
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -77,7 +77,9 @@ def warned(published: dict[str, str], *shares: dict[str, int]) -> str:
         (KEY, PoolShare(f"mq{number}", {name: Fraction(amount) for name, amount in share.items()}))
         for number, share in enumerate(shares)
     ]
-    return notes(told, {KEY: restored_record(Resources("p", published), 0, 0)}).get(KEY, "")
+    return overcommit_warnings(told, {KEY: restored_record(Resources("p", published), 0, 0)}).get(
+        KEY, ""
+    )
 
 
 def test_shares_within_what_is_published_are_no_reason_to_warn() -> None:
@@ -98,4 +100,4 @@ def test_what_is_not_limited_cannot_be_shared_too_often() -> None:
 
 
 def test_a_pool_that_nobody_has_heard_is_no_reason_to_warn() -> None:
-    assert notes([(KEY, PoolShare("a", {})), (KEY, PoolShare("b", {}))], {}) == {}
+    assert overcommit_warnings([(KEY, PoolShare("a", {})), (KEY, PoolShare("b", {}))], {}) == {}
