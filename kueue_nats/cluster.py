@@ -20,9 +20,9 @@ from kubernetes import client, config
 
 from kueue_nats.errors import (
     ClusterError,
-    Conflict,
+    Conflicting,
+    Missing,
     NotAllowed,
-    NotFound,
     Rejected,
     Unreachable,
 )
@@ -71,7 +71,7 @@ class Cluster:
         for version in (NEW, OLD):
             if version in versions:
                 return version
-        raise NotFound(
+        raise Missing(
             "Kueue", f"the cluster serves neither {NEW} nor {OLD} of it: is it installed?"
         )
 
@@ -99,7 +99,7 @@ class Cluster:
         data = self._call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", what=what)
         value = (data.get("data") or {}).get(key)
         if value is None:
-            raise NotFound(what, f"has no key {key}")
+            raise Missing(what, f"has no key {key}")
         try:
             return base64.b64decode(value, validate=True).decode().strip()
         except ValueError:
@@ -123,7 +123,7 @@ class Cluster:
         metadata = item["metadata"]
         body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
         path = f"/apis/{KUEUE}/{version}/{plural}/{metadata['name']}"
-        with contextlib.suppress(NotFound):
+        with contextlib.suppress(Missing):
             self._write("DELETE", path, body, what=f"deleting {plural}/{metadata['name']}")
 
     def write_status(self, name: str, status: Json, resource_version: str) -> None:
@@ -149,7 +149,7 @@ class Cluster:
             return self._call(
                 "GET", f"{_leases(namespace)}/{name}", what=f"Lease {namespace}/{name}"
             )
-        except NotFound:
+        except Missing:
             return None
 
     def write_lease(self, namespace: str, name: str, body: Json) -> None:
@@ -202,8 +202,8 @@ class Cluster:
 _KINDS = {
     401: NotAllowed,
     403: NotAllowed,
-    404: NotFound,
-    409: Conflict,
+    404: Missing,
+    409: Conflicting,
     400: Rejected,
     422: Rejected,
 }

@@ -3,8 +3,8 @@
 InterlinkNatsError
 ├── SpecError          a MasterQueue asks what cannot be given
 └── ClusterError       the Kubernetes API did not do it
-    ├── NotFound       there is no such object, or no such kind
-    ├── Conflict       somebody else changed or made it meanwhile
+    ├── Missing        there is no such object, or no such kind
+    ├── Conflicting    somebody else changed or made it meanwhile
     ├── Rejected       it, or a webhook of Kueue's, says that the object is wrong
     ├── NotAllowed     our ServiceAccount may not
     └── Unreachable    it cannot be asked at the moment
@@ -31,11 +31,11 @@ class ClusterError(InterlinkNatsError):
         return f"{one_line(self.what, 160)}: {one_line(self.why)}"
 
 
-class NotFound(ClusterError):
+class Missing(ClusterError):
     """No such object, or a kind that the API server does not know."""
 
 
-class Conflict(ClusterError):
+class Conflicting(ClusterError):
     """An object that somebody else has changed, or made, meanwhile."""
 
 

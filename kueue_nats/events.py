@@ -68,9 +68,9 @@ def event_body(event: Event, master: Json, now: float) -> dict[str, Any]:
 def _of_pool(entry: Json) -> Event:
     state, name = entry["state"], f"pool {entry['name']} ({entry['flavor']})"
     offered = ", ".join(f"{key} {value}" for key, value in (entry.get("effective") or {}).items())
-    words = entry.get("message") or (f"offers {offered}" if offered else state)
+    message = entry.get("message") or (f"offers {offered}" if offered else state)
     return Event(
-        NORMAL if state not in (LOST, UNUSED) else WARNING, f"Pool{state}", f"{name}: {words}"
+        NORMAL if state not in (LOST, UNUSED) else WARNING, f"Pool{state}", f"{name}: {message}"
     )
 
 

@@ -98,18 +98,18 @@ class Listener:
 
 def connection_settings(source: NatsSource, secret: str, own: Nats) -> LinkSettings:
     """Return how to connect to a source, whose Secret holds URLs, or a password, or nothing."""
-    where = "natsFlavor.natsConnector"
+    field = "natsFlavor.natsConnector"
     if not source.connector and "://" not in secret:
         if source.secret is not None:
-            raise SpecError(where, "is empty, and the Secret holds no URL")
+            raise SpecError(field, "is empty, and the Secret holds no URL")
         if not own.servers:
-            raise SpecError(where, "is empty, and the operator has no connection (nats.servers)")
+            raise SpecError(field, "is empty, and the operator has no connection (nats.servers)")
         return link_settings(own, PROGRAM)
     text = secret if "://" in secret else source.connector
-    urls = [_split(part.strip(), where) for part in text.split(",") if part.strip()]
+    urls = [_split(part.strip(), field) for part in text.split(",") if part.strip()]
     users = [url for url in urls if url.username]
     if secret and "://" not in secret and not users:
-        raise SpecError(where, "the Secret holds a password, and no user is named: nats://USER@...")
+        raise SpecError(field, "the Secret holds a password, and no user is named: nats://USER@...")
     user = urllib.parse.unquote(users[0].username or "") if users else ""
     password = urllib.parse.unquote(users[0].password or "") if users else ""
     return LinkSettings(
@@ -121,7 +121,7 @@ def connection_settings(source: NatsSource, secret: str, own: Nats) -> LinkSetti
     )
 
 
-def _split(url: str, where: str) -> urllib.parse.SplitResult:
+def _split(url: str, field: str) -> urllib.parse.SplitResult:
     try:
         parts = urllib.parse.urlsplit(url)
         port = parts.port
@@ -130,7 +130,7 @@ def _split(url: str, where: str) -> urllib.parse.SplitResult:
     # Behind the server there is nothing, unless a password has a slash in it: it is not repeated.
     rest = parts._replace(scheme="", netloc="").geturl()
     if not parts.hostname or port == 0 or parts.scheme not in SCHEMES or "@" in rest:
-        raise SpecError(where, "is no URL of a NATS server (in a password, write / as %2F)")
+        raise SpecError(field, "is no URL of a NATS server (in a password, write / as %2F)")
     return parts
 
 

@@ -47,18 +47,18 @@ def _parser() -> argparse.ArgumentParser:
         description="Keep Kueue's quotas as MasterQueues ask, from what pools publish.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    words = "the configuration file (default: what INTERLINK_KUEUE_CONFIG names, if anything)"
-    parser.add_argument("--config", metavar="FILE", default="", help=words)
-    words = "one round, for cron: exit when the cluster is as it should be"
-    parser.add_argument("--once", action="store_true", help=words)
+    text = "the configuration file (default: what INTERLINK_KUEUE_CONFIG names, if anything)"
+    parser.add_argument("--config", metavar="FILE", default="", help=text)
+    text = "one round, for cron: exit when the cluster is as it should be"
+    parser.add_argument("--once", action="store_true", help=text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="instead of running")
-    words = "print what would be made of a MasterQueue, without a cluster or NATS"
-    plan = commands.add_parser("plan", help=words, description=words)
+    text = "print what would be made of a MasterQueue, without a cluster or NATS"
+    plan = commands.add_parser("plan", help=text, description=text)
     plan.add_argument("-f", dest="file", metavar="FILE", required=True, help="the MasterQueue")
-    words = "YAML: pool -> what it publishes (quotas, labels, taints, or just the quotas)"
-    plan.add_argument("--resources", metavar="FILE", default="", help=words)
-    words = "compare with the cluster, and print only what differs"
-    plan.add_argument("--diff", action="store_true", help=words)
+    text = "YAML: pool -> what it publishes (quotas, labels, taints, or just the quotas)"
+    plan.add_argument("--resources", metavar="FILE", default="", help=text)
+    text = "compare with the cluster, and print only what differs"
+    plan.add_argument("--diff", action="store_true", help=text)
     return parser
 
 

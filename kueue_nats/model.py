@@ -150,37 +150,37 @@ def _check_groups(name: str, groups: tuple[Group, ...]) -> None:
             raise SpecError(f"spec.flavors[{index}].name", f"is that of flavors[{first}], too")
         for number, lending in enumerate(group.lends):
             if lending.queue == name:
-                where = f"spec.flavors[{index}].canLendTo[{number}].queue"
-                raise SpecError(where, "is the MasterQueue's own queue")
+                field = f"spec.flavors[{index}].canLendTo[{number}].queue"
+                raise SpecError(field, "is the MasterQueue's own queue")
 
 
-def _group(raw: Mapping[str, Any], where: str) -> Group:
-    name = text_at(raw, "name", where)
+def _group(raw: Mapping[str, Any], field: str) -> Group:
+    name = text_at(raw, "name", field)
     nats, local = raw.get("natsFlavor"), raw.get("localFlavor")
     if (nats is None) == (local is None):
-        raise SpecError(where, "must have exactly one of natsFlavor and localFlavor")
+        raise SpecError(field, "must have exactly one of natsFlavor and localFlavor")
     if nats is None:
-        object_at(raw, "localFlavor", where)
+        object_at(raw, "localFlavor", field)
         if not is_subdomain(name):
-            raise SpecError(f"{where}.name", "must be the name of a ResourceFlavor")
+            raise SpecError(f"{field}.name", "must be the name of a ResourceFlavor")
     elif not is_label(name):
-        raise SpecError(f"{where}.name", "must be 1 to 63 lower-case letters, digits and dashes")
+        raise SpecError(f"{field}.name", "must be 1 to 63 lower-case letters, digits and dashes")
     return Group(
         name=name,
-        nats=None if nats is None else _nats(object_at(raw, "natsFlavor", where), where),
-        nominal=_quantities(raw, "nominalQuota", where),
-        borrowing=_quantities(raw, "borrowingLimit", where),
-        lends=_lends(raw, where),
+        nats=None if nats is None else _nats(object_at(raw, "natsFlavor", field), field),
+        nominal=_quantities(raw, "nominalQuota", field),
+        borrowing=_quantities(raw, "borrowingLimit", field),
+        lends=_lends(raw, field),
     )
 
 
-def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
-    entries = objects_at(raw, "canLendTo", where)
+def _lends(raw: Mapping[str, Any], field: str) -> tuple[Lending, ...]:
+    entries = objects_at(raw, "canLendTo", field)
     if len(entries) > MAX_LENDERS:
-        raise SpecError(f"{where}.canLendTo", f"must hold at most {MAX_LENDERS} queues")
+        raise SpecError(f"{field}.canLendTo", f"must hold at most {MAX_LENDERS} queues")
     lends: list[Lending] = []
     for index, entry in enumerate(entries):
-        place = f"{where}.canLendTo[{index}]"
+        place = f"{field}.canLendTo[{index}]"
         queue = text_at(entry, "queue", place)
         if not is_subdomain(queue):
             raise SpecError(f"{place}.queue", "must be the name of a ClusterQueue")
@@ -190,12 +190,12 @@ def _lends(raw: Mapping[str, Any], where: str) -> tuple[Lending, ...]:
     return tuple(lends)
 
 
-def _quantities(raw: Mapping[str, Any], key: str, where: str) -> Mapping[str, str]:
+def _quantities(raw: Mapping[str, Any], key: str, field: str) -> Mapping[str, str]:
     """Return limits of resources; one of an impossible name would limit nothing, and is refused."""
-    found = quantities_at(raw, key, where)
+    found = quantities_at(raw, key, field)
     for name in found:
         if not is_resource(name):
-            raise SpecError(f"{where}.{key}['{name}']", "is not the name of a resource")
+            raise SpecError(f"{field}.{key}['{name}']", "is not the name of a resource")
     return found
 
 
@@ -207,8 +207,8 @@ def is_resource(name: object) -> bool:
     return _RESOURCE.fullmatch(rest) is not None and (is_subdomain(prefix) or not slash)
 
 
-def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
-    place = f"{where}.natsFlavor"
+def _nats(raw: Mapping[str, Any], field: str) -> NatsFlavor:
+    place = f"{field}.natsFlavor"
     pools, pattern = texts_at(raw, "pools", place), text_at(raw, "poolRegExp", place)
     if bool(pools) == bool(pattern):
         raise SpecError(place, "must have exactly one of pools and poolRegExp")
@@ -229,50 +229,50 @@ def _nats(raw: Mapping[str, Any], where: str) -> NatsFlavor:
     )
 
 
-def _node(raw: Mapping[str, Any], where: str) -> str:
+def _node(raw: Mapping[str, Any], field: str) -> str:
     """Return the name of a node, as it stands in the node's own label."""
-    node = text_at(raw, "virtualNode", where)
+    node = text_at(raw, "virtualNode", field)
     if node and (len(node) > LABEL_LENGTH or not is_subdomain(node)):
-        raise SpecError(f"{where}.virtualNode", f"must be a node's name, at most {LABEL_LENGTH}")
+        raise SpecError(f"{field}.virtualNode", f"must be a node's name, at most {LABEL_LENGTH}")
     return node
 
 
-def _seconds(raw: Mapping[str, Any], key: str, where: str, default: int, *, least: int = 0) -> int:
-    value = number_at(raw, key, where)
+def _seconds(raw: Mapping[str, Any], key: str, field: str, default: int, *, least: int = 0) -> int:
+    value = number_at(raw, key, field)
     value = default if value is None else value
     if not least <= value <= MAX_SECONDS:
-        raise SpecError(f"{where}.{key}", f"must be from {least} to {MAX_SECONDS} seconds")
+        raise SpecError(f"{field}.{key}", f"must be from {least} to {MAX_SECONDS} seconds")
     return value
 
 
-def _pattern(text: str, where: str) -> re.Pattern[str]:
+def _pattern(text: str, field: str) -> re.Pattern[str]:
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise SpecError(where, f"is not a regular expression of Python's: {error}") from None
+        raise SpecError(field, f"is not a regular expression of Python's: {error}") from None
 
 
-def _source(raw: Mapping[str, Any], where: str) -> NatsSource:
-    subject = text_at(raw, "natsSubject", where, DEFAULT_SUBJECT)
+def _source(raw: Mapping[str, Any], field: str) -> NatsSource:
+    subject = text_at(raw, "natsSubject", field, DEFAULT_SUBJECT)
     for token in subject.split("."):
         try:
             check_token(subject, token)
         except PodRejected:
-            raise SpecError(f"{where}.natsSubject", f"each part {TOKEN_RULE}") from None
-    ref = object_at(raw, "natsConnectorSecretRef", where)
+            raise SpecError(f"{field}.natsSubject", f"each part {TOKEN_RULE}") from None
+    ref = object_at(raw, "natsConnectorSecretRef", field)
     secret = None
     if ref:
-        place = f"{where}.natsConnectorSecretRef"
+        place = f"{field}.natsConnectorSecretRef"
         secret = SecretRef(*(text_at(ref, key, place) for key in SecretRef._fields))
         for key in SecretRef._fields:
             if not getattr(secret, key):
                 raise SpecError(f"{place}.{key}", "is missing")
-    parts = text_at(raw, "natsConnector", where).split(",")
+    parts = text_at(raw, "natsConnector", field).split(",")
     servers = [part.strip() for part in parts if part.strip()]
     for server in servers:
         if not server.startswith(("nats://", "tls://", "ws://", "wss://")):
             # What stands there may hold a password.
             raise SpecError(
-                f"{where}.natsConnector", "must begin with nats, tls, ws or wss and ://"
+                f"{field}.natsConnector", "must begin with nats, tls, ws or wss and ://"
             )
     return NatsSource(",".join(servers), secret, subject)

@@ -136,13 +136,13 @@ def current_offers(
 def _offer(pool: str, record: Optional[PoolRecord], nats: NatsFlavor, now_s: float) -> PoolOffer:
     if record is None:
         return PoolOffer(pool, {}, lost="not heard of yet")
-    lost, trouble = "", record.resources.trouble
+    lost, error = "", record.resources.trouble
     if now_s - record.heard_s >= nats.timeout_s:
-        silent = SILENT if trouble else "not heard of"
+        silent = SILENT if error else "not heard of"
         lost = f"{silent} for {nats.timeout_s} s (poolTimeout)"
-        lost = ": ".join(filter(None, (lost, trouble)))
-    elif trouble and not record.histories:
-        lost = f"{SILENT}: {trouble}"
+        lost = ": ".join(filter(None, (lost, error)))
+    elif error and not record.histories:
+        lost = f"{SILENT}: {error}"
     known = {name: history for name, history in record.histories.items() if is_resource(name)}
     return PoolOffer(
         pool=pool,

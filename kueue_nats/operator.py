@@ -14,7 +14,7 @@ from typing import Optional
 
 from kueue_nats import leading
 from kueue_nats.cluster import Cluster
-from kueue_nats.errors import ClusterError, Conflict, NotAllowed
+from kueue_nats.errors import ClusterError, Conflicting, NotAllowed
 from kueue_nats.leading import ObservedLease
 from kueue_nats.listening import Listener
 from kueue_nats.metrics import Metrics
@@ -162,7 +162,7 @@ class Operator:
         )
         try:
             cluster.write_lease(self._namespace, settings.lease, body)
-        except Conflict:
+        except Conflicting:
             return False
         if not was:
             logger.info("this operator leads: %s", self._identity)

@@ -45,8 +45,8 @@ def run(arguments: argparse.Namespace, settings: Settings, write: Write) -> int:
         made = [*_objects(raw, plan, NEW).values()]
         write(yaml.safe_dump_all(made, sort_keys=False, explicit_start=True))
         for pool in plan.pools:
-            words = f"{pool.state}{': ' if pool.message else ''}{pool.message}"
-            write(f"# {wanted.name}: {pool.group}: {pool.name}: {words}\n")
+            state = f"{pool.state}{': ' if pool.message else ''}{pool.message}"
+            write(f"# {wanted.name}: {pool.group}: {pool.name}: {state}\n")
     return 0
 
 

@@ -2,7 +2,7 @@
 
 Every flavor stands in one resource group, because Kueue lets a resource stand in one only; within
 it each lists every resource, in the same order. What Kueue would refuse never gets as far: it is
-left out here, and the words for it go into the pool's status.
+left out here, and the reason goes into the pool's status.
 """
 
 from __future__ import annotations

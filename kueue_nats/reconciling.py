@@ -19,7 +19,7 @@ from kueue_nats import (
     usage,
 )
 from kueue_nats.cluster import Cluster
-from kueue_nats.errors import ClusterError, NotFound, SpecError, Unreachable
+from kueue_nats.errors import ClusterError, Missing, SpecError, Unreachable
 from kueue_nats.giving_back import Requeuer
 from kueue_nats.kueue_objects import FLAVORS, QUEUES, owner_reference
 from kueue_nats.listening import connection_settings
@@ -100,7 +100,7 @@ class Reconciler:
         wanted_sources = frozenset((*sources, *unreached))
         try:
             there = self._snapshot()
-        except NotFound as error:
+        except Missing as error:
             for raw, _ in masters:
                 self._write_failure(raw, "KueueMissing", str(error), clock)
             return RoundResult(sources, wanted_sources, {}, False)
@@ -125,7 +125,7 @@ class Reconciler:
         try:
             flavors = self._cluster.listed(FLAVORS, self._version)
             return _Snapshot(self._version, flavors, self._cluster.listed(QUEUES, self._version))
-        except NotFound:
+        except Missing:
             self._version = ""  # Kueue was replaced: the next round finds out
             raise
 

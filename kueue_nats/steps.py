@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 Named = Mapping[str, Json]  # objects by their names
 
 
-class Action(NamedTuple):
+class ClusterAction(NamedTuple):
     """Write of one object."""
 
     verb: str
@@ -33,7 +33,7 @@ class Action(NamedTuple):
 class Actions(NamedTuple):
     """Actions for one MasterQueue, and the objects that stand in the way."""
 
-    todo: tuple[Action, ...]
+    todo: tuple[ClusterAction, ...]
     foreign: tuple[str, ...]  # objects with a name that we need, which are not ours
 
 
@@ -98,9 +98,9 @@ def is_deleting(item: Json) -> bool:
     return bool(item.get("metadata", {}).get("deletionTimestamp"))
 
 
-def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Action]:
+def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[ClusterAction]:
     return [
-        Action(APPLY, plural, name, body)
+        ClusterAction(APPLY, plural, name, body)
         for name, body in wanted.items()
         if not _taken(there, name, uid)
         and not is_deleting(there.get(name, {}))
@@ -108,9 +108,9 @@ def _changed(plural: str, wanted: Named, there: Named, uid: str) -> list[Action]
     ]
 
 
-def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list[Action]:
+def _surplus(plural: str, there: Named, wanted: Iterable[str], uid: str) -> list[ClusterAction]:
     return [
-        Action(DELETE, plural, name, item)
+        ClusterAction(DELETE, plural, name, item)
         for name, item in sorted(there.items())
         if name not in wanted and is_owned(item, uid) and not is_deleting(item)
     ]

@@ -41,45 +41,45 @@ class Template(NamedTuple):
 
 def read(raw: Json, name: str) -> Template:
     """Return the template of a MasterQueue; its name is the cohort where none is given."""
-    where = "spec.template"
-    old, new = text_at(raw, "cohort", where), text_at(raw, "cohortName", where)
+    field = "spec.template"
+    old, new = text_at(raw, "cohort", field), text_at(raw, "cohortName", field)
     if old and new and old != new:
-        raise SpecError(f"{where}.cohortName", "must not differ from cohort")
+        raise SpecError(f"{field}.cohortName", "must not differ from cohort")
     cohort = old or new or name
     if not is_subdomain(cohort):
-        raise SpecError(f"{where}.cohort", "must be a name of lower-case letters, digits, - and .")
+        raise SpecError(f"{field}.cohort", "must be a name of lower-case letters, digits, - and .")
     fields: dict[str, Any] = {
         # Without a selector no namespace may use the queue.
-        "namespaceSelector": object_at(raw, "namespaceSelector", where),
-        "queueingStrategy": _choice(raw, "queueingStrategy", where, STRATEGIES),
-        "stopPolicy": _stop_policy(raw, where),
-        "flavorFungibility": _fungibility(raw, where),
-        "preemption": _preemption(raw, where),
-        "admissionChecksStrategy": _checks(raw, where),
-        "fairSharing": _fair_sharing(raw, where),
+        "namespaceSelector": object_at(raw, "namespaceSelector", field),
+        "queueingStrategy": _choice(raw, "queueingStrategy", field, STRATEGIES),
+        "stopPolicy": _stop_policy(raw, field),
+        "flavorFungibility": _fungibility(raw, field),
+        "preemption": _preemption(raw, field),
+        "admissionChecksStrategy": _checks(raw, field),
+        "fairSharing": _fair_sharing(raw, field),
     }
     kept = {key: value for key, value in fields.items() if value or key == "namespaceSelector"}
     return Template(cohort, kept)
 
 
-def _choice(raw: Json, key: str, where: str, values: tuple[str, ...]) -> str:
+def _choice(raw: Json, key: str, field: str, values: tuple[str, ...]) -> str:
     value = raw.get(key)
     if value is not None and value not in values:
-        raise one_of(f"{where}.{key}", values, value)
+        raise one_of(f"{field}.{key}", values, value)
     return value or ""
 
 
-def _stop_policy(raw: Json, where: str) -> str:
+def _stop_policy(raw: Json, field: str) -> str:
     value = raw.get("stopPolicy")
     if type(value) is str and value in OLD_STOP_POLICIES:
         meant = OLD_STOP_POLICIES[value]
-        words = f"{value} is not a word of Kueue's: write {meant}, which is what it meant"
-        raise SpecError(f"{where}.stopPolicy", words)
-    return _choice(raw, "stopPolicy", where, STOP_POLICIES)
+        message = f"{value} is not a word of Kueue's: write {meant}, which is what it meant"
+        raise SpecError(f"{field}.stopPolicy", message)
+    return _choice(raw, "stopPolicy", field, STOP_POLICIES)
 
 
-def _fungibility(raw: Json, where: str) -> Json:
-    given, place = object_at(raw, "flavorFungibility", where), f"{where}.flavorFungibility"
+def _fungibility(raw: Json, field: str) -> Json:
+    given, place = object_at(raw, "flavorFungibility", field), f"{field}.flavorFungibility"
     borrow = _choice(given, "whenCanBorrow", place, tuple(CAN_BORROW))
     preempt = _choice(given, "whenCanPreempt", place, tuple(CAN_PREEMPT))
     return _given(
@@ -89,8 +89,8 @@ def _fungibility(raw: Json, where: str) -> Json:
     )
 
 
-def _preemption(raw: Json, where: str) -> Json:
-    given, place = object_at(raw, "preemption", where), f"{where}.preemption"
+def _preemption(raw: Json, field: str) -> Json:
+    given, place = object_at(raw, "preemption", field), f"{field}.preemption"
     within, below = object_at(given, "borrowWithinCohort", place), f"{place}.borrowWithinCohort"
     threshold = within.get("maxPriorityThreshold")
     if threshold is not None and type(threshold) is not int:
@@ -105,13 +105,13 @@ def _preemption(raw: Json, where: str) -> Json:
     )
 
 
-def _checks(raw: Json, where: str) -> Json:
+def _checks(raw: Json, field: str) -> Json:
     """Return the admission checks; the older API's list has no flavors."""
-    names = texts_at(raw, "admissionChecks", where)
-    strategy = object_at(raw, "admissionChecksStrategy", where)
+    names = texts_at(raw, "admissionChecks", field)
+    strategy = object_at(raw, "admissionChecksStrategy", field)
     if names and strategy:
-        raise SpecError(f"{where}.admissionChecks", "must not be given beside its strategy")
-    place = f"{where}.admissionChecksStrategy"
+        raise SpecError(f"{field}.admissionChecks", "must not be given beside its strategy")
+    place = f"{field}.admissionChecksStrategy"
     checks: list[Json] = [{"name": name} for name in names]
     for index, entry in enumerate(objects_at(strategy, "admissionChecks", place)):
         at = f"{place}.admissionChecks[{index}]"
@@ -122,12 +122,12 @@ def _checks(raw: Json, where: str) -> Json:
     return {"admissionChecks": checks} if checks else {}
 
 
-def _fair_sharing(raw: Json, where: str) -> Json:
-    weight = object_at(raw, "fairSharing", where).get("weight")
+def _fair_sharing(raw: Json, field: str) -> Json:
+    weight = object_at(raw, "fairSharing", field).get("weight")
     if weight is None:
         return {}
     if type(weight) not in (int, float, str) or not is_quantity(str(weight)):
-        raise SpecError(f"{where}.fairSharing.weight", "must be a number that is not negative")
+        raise SpecError(f"{field}.fairSharing.weight", "must be a number that is not negative")
     return {"weight": str(weight)}
 
 

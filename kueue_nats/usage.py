@@ -37,7 +37,7 @@ def plan_usage(plan: Plan, queues: Mapping[str, Json]) -> dict[str, Usage]:
 
 def inactive_queues(plan: Plan, queues: Mapping[str, Json]) -> list[str]:
     """Return the queues that are inactive though nobody has stopped them, and why."""
-    words = []
+    messages = []
     for queue in plan.queues:
         status = queues.get(queue.name, {}).get("status") or {}
         for condition in status.get("conditions") or ():
@@ -47,8 +47,10 @@ def inactive_queues(plan: Plan, queues: Mapping[str, Json]) -> list[str]:
                 and condition.get("status") == "False"
                 and not stopped
             ):
-                words.append(f"ClusterQueue {queue.name}: {condition.get('message') or 'inactive'}")
-    return words
+                messages.append(
+                    f"ClusterQueue {queue.name}: {condition.get('message') or 'inactive'}"
+                )
+    return messages
 
 
 def _of_queue(queue: Json | None) -> dict[str, Amounts]:

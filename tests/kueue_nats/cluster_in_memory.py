@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Optional
 
-from kueue_nats.errors import ClusterError, Conflict, NotFound, Rejected
+from kueue_nats.errors import ClusterError, Conflicting, Missing, Rejected
 from kueue_nats.kueue_objects import FLAVORS, NEW, QUEUES
 from kueue_nats.steps import named_flavors
 
@@ -47,7 +47,7 @@ class ClusterInMemory:
 
     def kueue_version(self) -> str:
         if not self.version:
-            raise NotFound("Kueue", "is it installed?")
+            raise Missing("Kueue", "is it installed?")
         return self.version
 
     def masters(self) -> list[Json]:
@@ -55,7 +55,7 @@ class ClusterInMemory:
 
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         if not self.version:
-            raise NotFound(f"listing {plural}", "there is no such kind")
+            raise Missing(f"listing {plural}", "there is no such kind")
         if plural == FLAVORS:
             self._hear()
         self.named = named_flavors(self.objects[QUEUES].values())
@@ -71,7 +71,7 @@ class ClusterInMemory:
         try:
             return self.secrets[name, key]
         except KeyError:
-            raise NotFound(f"Secret {namespace}/{name}", "not found") from None
+            raise Missing(f"Secret {namespace}/{name}", "not found") from None
 
     # --- writing --------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class ClusterInMemory:
         self._write(f"delete {plural}/{name}")
         there = self.objects[plural].get(name)
         if there is None or there["metadata"]["uid"] != item["metadata"]["uid"]:
-            raise Conflict(f"{plural}/{name}", "another one")
+            raise Conflicting(f"{plural}/{name}", "another one")
         if plural == FLAVORS and name in self.named:
             self.unsafe.append(f"{self.log[-1]}: a queue named it at the last look")
         if there["metadata"].get("finalizers"):

@@ -15,9 +15,9 @@ import yaml
 from kueue_nats.cluster import Cluster, connect
 from kueue_nats.errors import (
     ClusterError,
-    Conflict,
+    Conflicting,
+    Missing,
     NotAllowed,
-    NotFound,
     Rejected,
     Unreachable,
 )
@@ -93,8 +93,8 @@ def cluster(server: Server, tmp_path: Path) -> Cluster:
     [
         (401, "Unauthorized", NotAllowed),
         (403, "resourceflavors is forbidden: no", NotAllowed),
-        (404, "not found", NotFound),
-        (409, "the object has been modified", Conflict),
+        (404, "not found", Missing),
+        (409, "the object has been modified", Conflicting),
         (400, "strict decoding error", Rejected),
         (422, "ClusterQueue is invalid", Rejected),
         (403, 'admission webhook "vclusterqueue.kb.io" denied the request: no', Rejected),
@@ -156,7 +156,7 @@ def test_without_kueue_that_is_what_is_said(
     server: Server, cluster: Cluster, groups: list[Any]
 ) -> None:
     server.body = json.dumps({"groups": groups}).encode()
-    with pytest.raises(NotFound, match=r"Kueue: .* is it installed"):
+    with pytest.raises(Missing, match=r"Kueue: .* is it installed"):
         cluster.kueue_version()
 
 

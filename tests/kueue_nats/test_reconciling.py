@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kueue_nats import planning
-from kueue_nats.errors import Conflict, NotAllowed, Rejected, Unreachable
+from kueue_nats.errors import Conflicting, NotAllowed, Rejected, Unreachable
 from kueue_nats.kueue_objects import FLAVORS, MANAGED_BY, QUEUES, owner_reference
 from kueue_nats.model import NatsSource
 from kueue_nats.offers import PoolTracker
@@ -256,7 +256,7 @@ def test_an_upgrade_of_kueue_is_noticed(life: Life) -> None:
     assert life.cluster.objects[QUEUES]["mq"]["spec"]["cohortName"] == "mq"
 
 
-@pytest.mark.parametrize("kind", [Rejected, NotAllowed, Conflict])
+@pytest.mark.parametrize("kind", [Rejected, NotAllowed, Conflicting])
 def test_what_was_refused_is_told_and_tried_again(life: Life, kind: Any) -> None:
     life.cluster.set_master(raw(remote()))
     life.cluster.failures = [kind(f"ClusterQueue mq{i}", "it may not be") for i in range(2)]

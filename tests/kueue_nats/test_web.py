@@ -73,7 +73,9 @@ def test_metrics_are_there_from_the_start(page: Page) -> None:
 
 
 def test_a_pool_is_told_of_as_long_as_it_is_known(page: Page) -> None:
-    page.metrics.set_silence({(SOURCE, "p"): restored_record(Resources("p", {}), 100.0, 0.0)}, 130.0)
+    page.metrics.set_silence(
+        {(SOURCE, "p"): restored_record(Resources("p", {}), 100.0, 0.0)}, 130.0
+    )
     assert 'kueue_nats_pool_silent_seconds{pool="p"} 30.0' in page.get("/metrics")[1]
     page.metrics.set_silence({}, 140.0)
     assert 'pool="p"' not in page.get("/metrics")[1]
