@@ -22,7 +22,7 @@ APPLIED_ANNOTATION = (
     "vk.io/applied"  # the digest of what we have asked for; what we ask no more is noticed by it
 )
 
-_OLD_WORDS = {
+_OLD_VALUES = {
     "whenCanBorrow": {"MayStopSearch": "Borrow"},
     "whenCanPreempt": {"MayStopSearch": "Preempt"},
 }
@@ -45,7 +45,7 @@ def cluster_queue(queue: PlannedQueue, owner: Json, version: str) -> Json:
     spec["cohortName" if version != OLD else "cohort"] = queue.template.cohort
     if version == OLD and "flavorFungibility" in spec:
         spec["flavorFungibility"] = {
-            key: _OLD_WORDS.get(key, {}).get(word, word)
+            key: _OLD_VALUES.get(key, {}).get(word, word)
             for key, word in spec["flavorFungibility"].items()
         }
     spec["resourceGroups"] = [_group(queue)] if queue.flavors else []

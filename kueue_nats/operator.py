@@ -115,9 +115,9 @@ class Operator:
     async def _reconcile(self) -> RoundResult:
         self._changed.clear()
         heard = RoundInput(self._tracker.snapshot(), self._listener.errors(), _clock())
-        started = time.thread_time(), self._cluster.writes
+        writes_before = self._cluster.writes
         result = await asyncio.to_thread(self._timed_round, heard)
-        self.metrics.writes.inc(self._cluster.writes - started[1])
+        self.metrics.writes.inc(self._cluster.writes - writes_before)
         self.metrics.rounds.labels("done").inc()
         self.metrics.set_silence(self._tracker.snapshot(), time.monotonic())
         self._tracker.restore(result.restored)

@@ -37,7 +37,7 @@ class Clock(NamedTuple):
     now_s: float  # the one that timeouts are measured by
     now: float  # seconds since 1970
 
-    def on_ours(self, at: float) -> float:
+    def to_monotonic(self, at: float) -> float:
         """Convert a time of day to the clock for timeouts."""
         return self.now_s - (self.now - at)
 
@@ -60,7 +60,7 @@ def restore_records(
             taints=_taints(flavor),
             draining=entry.get("state") == DRAINING and pool not in wanted.drain,
         )
-        heard_s = clock.on_ours(at) if strict else clock.now_s
+        heard_s = clock.to_monotonic(at) if strict else clock.now_s
         # The queue has a quota for more than the pool has spoken of, and perhaps a lower one.
         counted = {name: quotas.get(name, text) for name, text in published.items()}
         found[nats.source, pool] = restored_record(resources, heard_s, at or clock.now, counted)
@@ -76,7 +76,9 @@ def _lost(wanted: MasterQueue, told: Mapping[Any, Json], clock: Clock) -> Record
                 continue
             if group.nats.matches(pool) and clock.now - at < FORGET_S:
                 resources = Resources(pool, _published(entry))
-                found[group.nats.source, pool] = restored_record(resources, clock.on_ours(at), at)
+                found[group.nats.source, pool] = restored_record(
+                    resources, clock.to_monotonic(at), at
+                )
     return found
 
 
