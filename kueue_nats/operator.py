@@ -38,7 +38,7 @@ class Operator:
     """Operator process."""
 
     def __init__(self, settings: Settings, cluster: Cluster, *, once: bool = False) -> None:
-        self._settings, self._cluster, self._once = settings, cluster, once
+        self._settings, self._cluster = settings, cluster
         self._namespace = own_namespace(settings)
         self._tracker = PoolTracker()
         self._listener = Listener(self._on_publication)
