@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Union
+from typing import Callable
 
 import pytest
 
 from tests.shell_commands import commands
-from tests.test_layering import REPO, every_module, label, modules
+from tests.sources import REPO, Source, label, sources
 
 MAX_FUNCTION_SLOC = 40
-MAX_MODULE_LINES = 400
-MAX_PARAMETERS = 6
+MAX_MODULE_LINES = 500
 MAX_NESTING = 4
 
-Function = Union[ast.FunctionDef, ast.AsyncFunctionDef]
+Rule = Callable[[Source], list[str]]
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
-def parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
+def long_modules(source: Source) -> list[str]:
+    lines = len(source.text.splitlines())
+    return [source.at(lines, f"{lines} lines")] if lines > MAX_MODULE_LINES else []
 
 
-def functions(tree: ast.AST) -> list[Function]:
-    return [n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))]
-
-
-def code_lines(source: str) -> set[int]:
-    """The numbers of the lines that hold code: no blank ones, no comments, no docstrings."""
-    skipped = {
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-    lines: set[int] = set()
-    for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type not in skipped:
-            lines.update(range(token.start[0], token.end[0] + 1))
-    for node in ast.walk(ast.parse(source)):
-        is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if is_text and isinstance(node.value.value, str):
-            lines.difference_update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return lines
+def long_functions(source: Source) -> list[str]:
+    """Those that do not fit on a screen."""
+    sizes = [
+        (f, len(source.code_lines & set(range(f.lineno, (f.end_lineno or 0) + 1))))
+        for f in source.functions
+    ]
+    return [
+        source.at(f.lineno, f"{f.name}: {size} lines of code")
+        for f, size in sizes
+        if size > MAX_FUNCTION_SLOC
+    ]
 
 
 def nesting(node: ast.AST) -> int:
@@ -62,76 +49,133 @@ def nesting(node: ast.AST) -> int:
     return deepest
 
 
-@every_module
-def test_a_module_is_short_enough_to_read_in_one_go(path: Path) -> None:
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= MAX_MODULE_LINES
+def deep_functions(source: Source) -> list[str]:
+    depths = [(f, nesting(f)) for f in source.functions]
+    return [
+        source.at(f.lineno, f"{f.name}: nests {depth} deep")
+        for f, depth in depths
+        if depth > MAX_NESTING
+    ]
 
 
-@every_module
-def test_a_function_fits_on_a_screen(path: Path) -> None:
-    source = path.read_text(encoding="utf-8")
-    lines = code_lines(source)
-    sizes = {
-        f"{f.name} (line {f.lineno})": len(lines & set(range(f.lineno, (f.end_lineno or 0) + 1)))
-        for f in functions(ast.parse(source))
-    }
-    assert {name: size for name, size in sizes.items() if size > MAX_FUNCTION_SLOC} == {}
+def without_docstring(source: Source) -> list[str]:
+    """Modules, classes and public functions."""
+    top = [n for n in source.tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
+    bare = [n for n in top if not n.name.startswith("_") and not ast.get_docstring(n)]
+    found = [source.at(n.lineno, f"{n.name}: no docstring") for n in bare]
+    return found if ast.get_docstring(source.tree) else [source.at(1, "no docstring"), *found]
 
 
-@every_module
-def test_a_function_takes_few_parameters_and_nests_little(path: Path) -> None:
-    for f in functions(parse(path)):
+def without_annotation(source: Source) -> list[str]:
+    found = []
+    for f in source.functions:
         named = [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]
-        count = len([arg for arg in named if arg.arg not in {"self", "cls"}])
-        assert count <= MAX_PARAMETERS, f"{f.name}: {count} parameters"
-        assert nesting(f) <= MAX_NESTING, f"{f.name}: nests {nesting(f)} deep"
-
-
-@every_module
-def test_modules_classes_and_public_functions_have_docstrings(path: Path) -> None:
-    tree = parse(path)
-    assert ast.get_docstring(tree), "the module has no docstring"
-    top = [n for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
-    bare = [n.name for n in top if not n.name.startswith("_") and not ast.get_docstring(n)]
-    assert bare == []
-
-
-@every_module
-def test_everything_is_annotated(path: Path) -> None:
-    for f in functions(parse(path)):
-        arguments = [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]
-        bare = [a.arg for a in arguments if a.annotation is None and a.arg not in {"self", "cls"}]
-        assert bare == [], f"{f.name}: no annotation"
-        assert f.returns is not None, f"{f.name}: no annotation of what it returns"
+        bare = [a.arg for a in named if a.annotation is None and a.arg not in {"self", "cls"}]
+        found += [source.at(f.lineno, f"{f.name}: {name} is not annotated") for name in bare]
+        if f.returns is None:
+            found.append(source.at(f.lineno, f"{f.name}: no annotation of what it returns"))
+    return found
 
 
 def called(call: ast.Call) -> str:
     return call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", "")
 
 
-@every_module
-def test_no_shortcuts(path: Path) -> None:
-    tree = parse(path)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ExceptHandler):
-            assert node.type is not None, f"line {node.lineno}: a bare except"
-        if isinstance(node, ast.Global):
-            raise AssertionError(f"line {node.lineno}: global {', '.join(node.names)}")
-        if isinstance(node, ast.Call):
-            shell = [k for k in node.keywords if k.arg == "shell"]
-            assert not shell, f"line {node.lineno}: shell=..."
-            assert called(node) not in {"eval", "exec", "system", "popen"}, f"line {node.lineno}"
-            if path.name != "render_pod.py":
-                assert called(node) != "print", f"line {node.lineno}: print"
+def shortcuts(source: Source) -> list[str]:
+    never = {"eval", "exec", "system", "popen"}
+    never |= {"print"} if source.name != "render_pod.py" else set()
+    found: list[tuple[int, str]] = []
+    for node in source.nodes:
+        if isinstance(node, ast.ExceptHandler) and node.type is None:
+            found.append((node.lineno, "a bare except"))
+        elif isinstance(node, ast.Global):
+            found.append((node.lineno, f"global {', '.join(node.names)}"))
+        elif isinstance(node, ast.Call):
+            found += [(node.lineno, "shell=...") for k in node.keywords if k.arg == "shell"]
+            found += [(node.lineno, f"calls {called(node)}")] if called(node) in never else []
+    return [source.at(line, what) for line, what in found]
 
 
-def test_nothing_is_left_unfinished() -> None:
-    ours = [*modules(), *(REPO / "scripts").rglob("*"), *(REPO / "templates/jobs").glob("*")]
-    ours += [path for path in (REPO / "tests").rglob("*.py") if path != Path(__file__)]
-    for path in ours:
-        if path.is_file() and path.suffix != ".pyc":
-            found = UNFINISHED.search(path.read_text(encoding="utf-8"))
-            assert found is None, f"{label(path)}: {found}"
+def unfinished(source: Source) -> list[str]:
+    return [
+        source.at(number, found[0])
+        for number, line in enumerate(source.text.splitlines(), 1)
+        if (found := UNFINISHED.search(line))
+    ]
+
+
+RULES: list[Rule] = [
+    long_modules,
+    long_functions,
+    deep_functions,
+    without_docstring,
+    without_annotation,
+    shortcuts,
+    unfinished,
+]
+TITLE = '"""A module."""\n'
+SIGNATURE = "def _f({}) -> None: ..."
+DEEP = "def _f() -> None:\n    for x in y:\n" + "".join(
+    f"{' ' * indent}if x:\n" for indent in (8, 12, 16, 20)
+)
+BROKEN: list[tuple[Rule, str]] = [
+    (long_modules, TITLE + "x = 1\n" * 500),
+    (long_functions, TITLE + "def _f() -> None:\n" + "    x = 1\n" * 40),
+    (deep_functions, TITLE + DEEP + " " * 24 + "pass"),
+    (without_docstring, "x = 1"),
+    (without_docstring, TITLE + "def f() -> None: ..."),
+    (without_docstring, TITLE + "class C: ..."),
+    (without_annotation, TITLE + "def _f(): ..."),
+    (without_annotation, TITLE + SIGNATURE.format("x")),
+    (without_annotation, TITLE + SIGNATURE.format("*, x")),
+    (without_annotation, TITLE + "class _C:\n    async def f(self, x) -> None: ..."),
+    (shortcuts, TITLE + "try: x = 1\nexcept: x = 2"),
+    (shortcuts, TITLE + "def _f() -> None:\n    global x\n    x = 1"),
+    (shortcuts, TITLE + "run('x', shell=True)"),
+    (shortcuts, TITLE + "os.system('x')"),
+    (shortcuts, TITLE + "eval('x')"),
+    (shortcuts, TITLE + "print('x')"),
+    (unfinished, TITLE + "# TODO: x"),
+]
+FINE = [
+    TITLE + "x = 1\n" * 499,
+    TITLE + "def _f() -> None:\n    # x\n\n" + "    x = 1\n" * 39,
+    TITLE + SIGNATURE.format("self, x: int, *, y: int"),
+    TITLE + DEEP.replace("                    if x:\n", " " * 20 + "pass\n"),
+    TITLE + 'def f() -> None:\n    """Do it."""',
+    TITLE + "try: x = 1\nexcept ValueError: x = 2",
+]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_all_modules_keep(rule: Rule) -> None:
+    assert [found for source in sources() for found in rule(source)] == []
+
+
+@pytest.mark.parametrize(("rule", "text"), BROKEN)
+def test_a_rule_finds(rule: Rule, text: str) -> None:
+    source = Source("submitter/x.py", text)
+    assert [broken for broken in RULES if broken(source)] == [rule]
+    assert all(found.startswith("submitter/x.py:") for found in rule(source))
+
+
+@pytest.mark.parametrize("text", FINE)
+def test_the_rules_leave_alone(text: str) -> None:
+    source = Source("submitter/x.py", text)
+    assert [found for rule in RULES for found in rule(source)] == []
+
+
+def other_files() -> Iterator[Path]:
+    """What is not in a package, or no Python, and is as much ours."""
+    yield from (REPO / "scripts").rglob("*")
+    yield from (REPO / "templates/jobs").glob("*")
+    yield from (path for path in (REPO / "tests").rglob("*.py") if path != Path(__file__))
+
+
+def test_nothing_beside_the_modules_is_left_unfinished() -> None:
+    ours = [path for path in other_files() if path.is_file() and path.suffix != ".pyc"]
+    texts = [Source(label(path), path.read_text(encoding="utf-8")) for path in ours]
+    assert [found for source in texts for found in unfinished(source)] == []
 
 
 # --- the job templates -------------------------------------------------------------------------
@@ -223,40 +267,46 @@ def job_templates() -> list[Path]:
     return sorted((REPO / "templates" / "jobs").glob("*.sh.j2"))
 
 
-every_template = pytest.mark.parametrize("path", job_templates(), ids=label)
+def each_template() -> Iterator[tuple[Path, str]]:
+    """The templates without jinja2's parts."""
+    for path in job_templates():
+        yield path, strip_jinja(path.read_text(encoding="utf-8"))
 
 
-@every_template
-def test_job_scripts_use_no_bash_newer_than_4_2(path: Path) -> None:
-    text = strip_comments(strip_jinja(path.read_text(encoding="utf-8")))
+def test_job_scripts_use_no_bash_newer_than_4_2() -> None:
     found = [
         f"{label(path)}:{number}: {why}: {line.strip()}"
-        for number, line in enumerate(text.splitlines(), 1)
+        for path, text in each_template()
+        for number, line in enumerate(strip_comments(text).splitlines(), 1)
         for pattern, why in YOUNG_BASH.items()
         if re.search(pattern, line)
     ]
     assert found == []
 
 
-@every_template
-def test_job_scripts_start_only_what_every_node_has(path: Path) -> None:
+def test_job_scripts_start_only_what_every_node_has() -> None:
     known = {*BUILTINS.split(), *COREUTILS.split(), *WITH_A_REASON, "VALUE"}
     # A function may be defined in one part of the script and called in another.
     known |= {"list_volumes"}  # templates/script.py writes it
-    known |= set(re.findall(r"^\s*(?:function\s+)?([\w.-]+)\s*\(\)", every_text(), re.MULTILINE))
-    text = strip_jinja(path.read_text(encoding="utf-8"))
-    found = [f"{label(path)}:{c.line}: {c.name}" for c in commands(text) if c.name not in known]
+    everything = "\n".join(path.read_text(encoding="utf-8") for path in job_templates())
+    known |= set(re.findall(r"^\s*(?:function\s+)?([\w.-]+)\s*\(\)", everything, re.MULTILINE))
+    found = [
+        f"{label(path)}:{command.line}: {command.name}"
+        for path, text in each_template()
+        for command in commands(text)
+        if command.name not in known
+    ]
     assert found == []
 
 
-def every_text() -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in job_templates())
-
-
-@every_template
-def test_job_scripts_use_the_awk_that_all_have(path: Path) -> None:
-    text = strip_comments(strip_jinja(path.read_text(encoding="utf-8")))
-    assert ONLY_GAWK.findall(text) == []
+def test_job_scripts_use_the_awk_that_all_have() -> None:
+    found = [
+        f"{label(path)}:{number}: {word}"
+        for path, text in each_template()
+        for number, line in enumerate(strip_comments(text).splitlines(), 1)
+        for word in ONLY_GAWK.findall(line)
+    ]
+    assert found == []
 
 
 @pytest.mark.parametrize(
