@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import signal
 
+import pytest
 from hypothesis import settings
+
+# Its asserts are tests, though no name of a test module says so.
+pytest.register_assert_rewrite("tests.submitter.conformance")
 
 # How long an example takes says more of the machine than of what it tries.
 settings.register_profile("patient", deadline=None)

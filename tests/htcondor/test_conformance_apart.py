@@ -12,18 +12,9 @@ import pytest
 
 from tests.condor_site import RunningSite
 from tests.htcondor.apart import *  # noqa: F403 - its fixtures are used here
-from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.conformance import Conformance
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, eventually, job_of
-from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
-
-conformance.BACKENDS["apart"] = {"backend": "htcondor"}
-conformance.ONE_AT_A_TIME["apart"] = {"options": {"commands": {"concurrency_limits": "one"}}}
-
-pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
-    pytest.mark.htcondor,
-    pytest.mark.parametrize("backend", ["apart"]),
-]
+from tests.submitter.rig import Centre, eventually
 
 
 @pytest.fixture(scope="session")
@@ -36,48 +27,48 @@ def options() -> dict[str, Any]:
     return {"shared": False}
 
 
-# --- two tests that look at what such a job has not -----------------------------------------------
+class TestApart(Conformance):
+    pool = {"backend": "htcondor"}
+    one_at_a_time = {"options": {"commands": {"concurrency_limits": "one"}}}
 
+    # --- two tests that look at what such a job has not -------------------------------------------
 
-def test_a_job_that_ends_while_nobody_looks(  # type: ignore[no-redef]
-    start: Start, centre: Centre, backend: str, tmp_path: Path
-) -> None:
-    submitter = start(**conformance.settings(backend))
-    job = job_of(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 6")
-    centre.create(job)
-    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
-    submitter.stop(signal.SIGKILL)
-    (tmp_path / "go").touch()
-    stream = submitter.directory / "jobs" / job.name / "stream"
-    eventually(lambda: b"state=finished" in stream.read_bytes())
-    for dropped in (submitter.directory / "spool").iterdir():
-        dropped.unlink()  # as another submitter would have done by now
-    submitter.until_ready(centre)
-    assert centre.ended(job.name).exit_code == 6
+    def test_a_job_that_ends_while_nobody_looks(
+        self, start: Start, centre: Centre, tmp_path: Path
+    ) -> None:
+        submitter = start(**self.settings())
+        job = self.job_of(f"while [ ! -e {tmp_path}/go ]; do sleep 0.1; done; exit 6")
+        centre.create(job)
+        centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+        submitter.stop(signal.SIGKILL)
+        (tmp_path / "go").touch()
+        stream = submitter.directory / "jobs" / job.name / "stream"
+        eventually(lambda: b"state=finished" in stream.read_bytes())
+        for dropped in (submitter.directory / "spool").iterdir():
+            dropped.unlink()  # as another submitter would have done by now
+        submitter.until_ready(centre)
+        assert centre.ended(job.name).exit_code == 6
 
-
-def test_a_killed_job_ends_with_words(  # type: ignore[no-redef]
-    start: Start, centre: Centre, backend: str
-) -> None:
-    submitter = start(**conformance.settings(backend))
-    job = job_of("sleep 1000")
-    centre.create(job)
-    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
-    found = subprocess.run(
-        ["pgrep", "-f", "bash /var/lib/condor/execute/.*/job/job.sh"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    ours = [pid for pid in map(int, found.stdout.split()) if _is_of(pid, job.name)]
-    for pid in ours:
-        os.kill(pid, signal.SIGKILL)
-    status = centre.ended(job.name)
-    assert status.exit_code != 0
-    assert "without a record of its end" in status.message
-    directory = submitter.directory / "jobs" / job.name
-    eventually(lambda: not (directory / "secret").exists())
-    eventually(lambda: not (directory / "input.tar").exists())
+    def test_a_killed_job_ends_with_words(self, start: Start, centre: Centre) -> None:
+        submitter = start(**self.settings())
+        job = self.job_of("sleep 1000")
+        centre.create(job)
+        centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+        found = subprocess.run(
+            ["pgrep", "-f", "bash /var/lib/condor/execute/.*/job/job.sh"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        ours = [pid for pid in map(int, found.stdout.split()) if _is_of(pid, job.name)]
+        for pid in ours:
+            os.kill(pid, signal.SIGKILL)
+        status = centre.ended(job.name)
+        assert status.exit_code != 0
+        assert "without a record of its end" in status.message
+        directory = submitter.directory / "jobs" / job.name
+        eventually(lambda: not (directory / "secret").exists())
+        eventually(lambda: not (directory / "input.tar").exists())
 
 
 def _is_of(pid: int, job: str) -> bool:

@@ -6,70 +6,53 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
-
 from tests import podman_host
 from tests.podman_host import PodmanHost
-from tests.submitter import test_backend_conformance as conformance
+from tests.submitter.conformance import Conformance, scripts_of
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, eventually
-from tests.submitter.test_backend_conformance import *  # noqa: F403 - its tests are run here
-
-conformance.BACKENDS["podman"] = {"options": {"pods": "8"}}
-conformance.ONE_AT_A_TIME["podman"] = {"options": {"pods": "1"}}
-
-pytestmark = [  # type: ignore[assignment] # in place of the one that was imported
-    pytest.mark.podman,
-    pytest.mark.parametrize("backend", ["podman"]),
-]
 
 
-@pytest.fixture(autouse=True)
-def in_containers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Jobs are pods here, not plain processes."""
-    monkeypatch.setattr(conformance, "job_of", podman_host.job_of)
+class TestPodman(Conformance):
+    pool = {"options": {"pods": "8"}}
+    one_at_a_time = {"options": {"pods": "1"}}
+    job_of = staticmethod(podman_host.job_of)  # jobs are pods here, not plain processes
 
+    # --- tests that look at what is different in a container --------------------------------------
 
-# --- tests that look at what is different in a container ------------------------------------------
+    def test_a_signal_that_ends_a_container(self, start: Start, centre: Centre) -> None:
+        """The first process of a container is safe from its own signals, as in Kubernetes."""
+        start(**self.settings())
+        job = self.job_of("bash -c 'kill -SEGV $BASHPID'; exit $?")
+        centre.create(job)
+        end = centre.ended(job.name).containers[0].state.end
+        assert end is not None
+        assert (end.exit_code, end.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
 
+    def test_whatever_a_job_leaves_behind_ends_with_it(
+        self, start: Start, centre: Centre, tmp_path: Path, host: PodmanHost
+    ) -> None:
+        start(**self.settings())
+        mark = tmp_path.name
+        job = self.job_of(f"setsid env -i bash -c 'exec -a {mark} sleep 1000' & sleep 0.5")
+        centre.create(job)
+        centre.ended(job.name)
+        eventually(lambda: host.try_to("pgrep", "-f", f"^{mark}").returncode == 1)
+        eventually(lambda: not host.containers(tmp_path))
 
-def test_a_signal_that_ends_a_container(  # type: ignore[no-redef]
-    start: Start, centre: Centre, backend: str
-) -> None:
-    """The first process of a container is safe from its own signals, as in Kubernetes."""
-    start(**conformance.settings(backend))
-    job = podman_host.job_of("bash -c 'kill -SEGV $BASHPID'; exit $?")
-    centre.create(job)
-    end = centre.ended(job.name).containers[0].state.end
-    assert end is not None
-    assert (end.exit_code, end.signal) == (128 + signal.SIGSEGV, signal.SIGSEGV)
-
-
-def test_whatever_a_job_leaves_behind_ends_with_it(  # type: ignore[no-redef]
-    start: Start, centre: Centre, backend: str, tmp_path: Path, host: PodmanHost
-) -> None:
-    start(**conformance.settings(backend))
-    mark = tmp_path.name
-    job = podman_host.job_of(f"setsid env -i bash -c 'exec -a {mark} sleep 1000' & sleep 0.5")
-    centre.create(job)
-    centre.ended(job.name)
-    eventually(lambda: host.try_to("pgrep", "-f", f"^{mark}").returncode == 1)
-    eventually(lambda: not host.containers(tmp_path))
-
-
-def test_a_killed_job_ends_with_words(  # type: ignore[no-redef]
-    start: Start, centre: Centre, backend: str, tmp_path: Path, host: PodmanHost
-) -> None:
-    submitter = start(**conformance.settings(backend))
-    job = podman_host.job_of("sleep 1000")
-    centre.create(job)
-    centre.until(job.name, lambda s: s.containers[0].state.state == "running")
-    eventually(lambda: host.containers(tmp_path))
-    directory = submitter.directory / "jobs" / job.name
-    for pid in conformance._scripts_of(directory):
-        os.kill(pid, signal.SIGKILL)
-    status = centre.ended(job.name)
-    assert status.exit_code != 0
-    assert "without a record of its end" in status.message
-    eventually(lambda: not (directory / "secret").exists())
-    eventually(lambda: not host.containers(tmp_path))
+    def test_a_killed_job_ends_with_words(
+        self, start: Start, centre: Centre, tmp_path: Path, host: PodmanHost
+    ) -> None:
+        submitter = start(**self.settings())
+        job = self.job_of("sleep 1000")
+        centre.create(job)
+        centre.until(job.name, lambda s: s.containers[0].state.state == "running")
+        eventually(lambda: host.containers(tmp_path))
+        directory = submitter.directory / "jobs" / job.name
+        for pid in scripts_of(directory):
+            os.kill(pid, signal.SIGKILL)
+        status = centre.ended(job.name)
+        assert status.exit_code != 0
+        assert "without a record of its end" in status.message
+        eventually(lambda: not (directory / "secret").exists())
+        eventually(lambda: not host.containers(tmp_path))

@@ -11,9 +11,9 @@ import pytest
 
 from templates.job import Job
 from tests.podman_host import BASH, PodmanHost, job_of
+from tests.submitter.conformance import scripts_of
 from tests.submitter.conftest import Start
 from tests.submitter.rig import Centre, eventually
-from tests.submitter.test_backend_conformance import _scripts_of
 
 
 def two_containers() -> Job:
@@ -32,7 +32,7 @@ def test_a_pod_whose_script_was_killed_is_removed_with_all_its_containers(
     centre.create(job)
     centre.until(job.name, lambda s: all(c.state.state == "running" for c in s.containers))
     eventually(lambda: len(host.containers(tmp_path)) >= 3)  # the pod, and two containers
-    for pid in _scripts_of(submitter.directory / "jobs" / job.name):
+    for pid in scripts_of(submitter.directory / "jobs" / job.name):
         os.kill(pid, signal.SIGKILL)
     centre.ended(job.name)
     eventually(lambda: not host.containers(tmp_path))
@@ -58,7 +58,7 @@ def test_volumes_of_an_image_go_with_its_containers(
         centre.create(job)
         eventually(lambda job=job: centre.logs(job.name) == b"up\n")
     assert len(host.run("podman", "volume", "ls", "--quiet").split()) == 2 * len(names)
-    for pid in _scripts_of(submitter.directory / "jobs" / jobs[0].name):
+    for pid in scripts_of(submitter.directory / "jobs" / jobs[0].name):
         os.kill(pid, signal.SIGKILL)
     centre.ended(jobs[0].name)
     centre.delete(jobs[1].name)
@@ -96,7 +96,7 @@ def test_a_directory_that_goes_while_the_submitter_is_down(
     centre.until(job.name, lambda s: all(c.state.state == "running" for c in s.containers))
     submitter.stop(signal.SIGKILL)
     directory = submitter.directory / "jobs" / job.name
-    for pid in _scripts_of(directory):
+    for pid in scripts_of(directory):
         os.kill(pid, signal.SIGKILL)
     shutil.rmtree(directory)
     submitter.until_ready(centre)

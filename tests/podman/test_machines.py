@@ -16,8 +16,8 @@ from templates.job import Job
 from templates.states import ENDED, QUEUED, STARTED
 from tests.nats_server import NatsServer
 from tests.podman_host import AtTheHost, job_of, running
+from tests.submitter.conformance import noting, runs, scripts_of
 from tests.submitter.rig import Centre, eventually
-from tests.submitter.test_backend_conformance import _scripts_of, noting, runs
 
 NAMES = ("firenze-1", "firenze-2")
 Pair = dict[str, AtTheHost]  # by the names of their hosts
@@ -83,7 +83,7 @@ def test_an_end_that_no_script_told_is_told_by_its_host_to_all(pair: Pair, centr
     centre.create(job)
     mine = pair[host_of(centre, job)]
     directory = mine.directory / "jobs" / job.name
-    for pid in _scripts_of(directory):
+    for pid in scripts_of(directory):
         os.kill(pid, signal.SIGKILL)
     words = centre.ended(job.name).message
     assert "without a record of its end: its process was killed" in words

@@ -1,4 +1,4 @@
-"""Submitters on the login node of a real site, for the tests of ``test_backend_conformance.py``.
+"""Submitters on the login node of a real site, for the tests of ``conformance.py``.
 
 A module that runs those at its site imports all of this, too, and has a fixture ``the_site`` (it is
 up) and ``site`` (it is as it was before the test).
