@@ -555,6 +555,7 @@ def test_a_removed_site_is_out_as_soon_as_the_server_reloads(tmp_path: Path) -> 
         made.server.stop()
 
 
+@pytest.mark.install
 def test_the_script_runs(tmp_path: Path) -> None:
     from tests.test_layering import REPO
 

@@ -179,7 +179,7 @@ def test_an_ephemeral_volume_lives_as_long_as_the_pod(site: Site) -> None:
 def test_an_empty_dir_within_its_size_limit_does_no_harm(site: Site) -> None:
     done = site.run(
         pod(
-            sh("echo x >/work/x; sleep 2", volumeMounts=[at("work", "/work")]),
+            sh("echo x >/work/x; sleep 3", volumeMounts=[at("work", "/work")]),
             volumes=[empty_dir("work", sizeLimit="1Mi")],
         )
     )

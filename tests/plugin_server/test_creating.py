@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.creating import CONFIG_WAIT_S
+from plugin_server import creating
 from templates import messages
 from templates.messages import Refusal
 from tests.nats_server import NatsServer
@@ -312,9 +312,12 @@ def test_without_nats_the_line_says_so(tmp_path: Path) -> None:
         plugin.service.stop()
 
 
-def test_a_create_waits_for_a_connection_before_a_pool_counts_as_unknown(tmp_path: Path) -> None:
+def test_a_create_waits_for_a_connection_before_a_pool_counts_as_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from plugin_server.app import create_app
 
+    monkeypatch.setattr(creating, "CONFIG_WAIT_S", 0.5)
     server = NatsServer(tmp_path)
     plugin = Plugin(create_app(settings_for(server, create_timeout_s=60)))
     plugin.service.start()
@@ -323,7 +326,7 @@ def test_a_create_waits_for_a_connection_before_a_pool_counts_as_unknown(tmp_pat
     thread = threading.Thread(target=lambda: answers.append(plugin.create(create_request(raw))))
     thread.start()
     try:
-        thread.join(CONFIG_WAIT_S + 1)
+        thread.join(2)
         assert not answers
         server.start()
         with Site(server.url) as site:

@@ -132,6 +132,7 @@ def test_a_log_of_a_site_that_is_away_says_so(
     plugin: Plugin, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(logs, "PAUSE_S", 0.01)
+    monkeypatch.setattr(logs, "PATIENCE_S", 0.5)
     with Site(nats.url, "gone") as site:
         raw = running(plugin, site)
     assert read(plugin, raw) == (
