@@ -7,25 +7,24 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Optional
 
-from submitter.backends.base import Sighting, Ticket
+from submitter.backends.base import Ticket
 from submitter.backends.htcondor import HTCondor
 from submitter.backends.htcondor_transfer import INPUT, STUB
-from submitter.journal import Journal, read
+from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Runtime, Script
 from templates.job import Job, build
 from templates.manifests import read_manifests
-from templates.results import JobState, fold, parse_lines
-from templates.states import ENDED
 from tests.condor_site import USER, USER_ID, RunningSite
-from tests.submitter.rig import PATIENCE_S, eventually, manifest_of, placed
+from tests.submitter.bench import BackendBench
+from tests.submitter.rig import manifest_of, placed
 
 WAIT = "while :; do sleep 0.2; done"
 
 
-class Bench:
+class Bench(BackendBench):
     """The backend, and what tests do with it."""
 
     def __init__(self, site: RunningSite, rerun: bool = False, **options: Any) -> None:
@@ -41,7 +40,7 @@ class Bench:
         )
         self.journal = Journal(str(folder))
         self.journal.prepare()
-        self.condor = HTCondor(self.pool)
+        self.backend = self.condor = HTCondor(self.pool)
         self.hand_over()
 
     def hand_over(self) -> None:
@@ -73,31 +72,6 @@ class Bench:
             Path(directory, STUB).touch(0o700)
             self.hand_over()
         return Ticket(job.name, self.condor.submit(job, directory), directory)
-
-    def sight(self, ticket: Ticket) -> Optional[Sighting]:
-        return self.condor.poll([ticket]).get(ticket.name)
-
-    def until(
-        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = PATIENCE_S
-    ) -> Sighting:
-        def look() -> Optional[Sighting]:
-            seen = self.sight(ticket)
-            return seen if seen is not None and what(seen) else None
-
-        return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
-
-    def ended(self, ticket: Ticket, seconds: float = PATIENCE_S) -> Sighting:
-        return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
-
-    def state(self, ticket: Ticket) -> JobState:
-        return fold(parse_lines(read(f"{ticket.directory}/records") or b""))
-
-    def runs(self, ticket: Ticket) -> bool:
-        found = self.state(ticket).containers.get("main")
-        return found is not None and found.state == "running"
-
-    def until_it_runs(self, ticket: Ticket) -> None:
-        eventually(lambda: self.runs(ticket), why=str(ticket))
 
     def value(self, ticket: Ticket, *attributes: str) -> str:
         """Attributes of a job in the queue, as condor_q prints them; empty when it is not there."""

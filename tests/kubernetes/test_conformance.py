@@ -15,7 +15,7 @@ from tests.kubernetes_pool import Cluster, job_with, witness
 from tests.nats_server import NatsServer
 from tests.submitter.conformance import Conformance
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, Submitter, eventually
+from tests.submitter.rig import Centre, Submitter, eventually, kill
 
 
 @pytest.fixture
@@ -46,9 +46,7 @@ def start(
         return one.until_ready(centre)
 
     yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
+    kill(started)
 
 
 class TestKubernetes(Conformance):

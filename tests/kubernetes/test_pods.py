@@ -19,7 +19,7 @@ from tests.kueue_api import Refused
 from tests.kueue_bed import until
 from tests.nats_server import NatsServer
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, Submitter, eventually
+from tests.submitter.rig import Centre, Submitter, eventually, kill
 
 
 @pytest.fixture(scope="module")
@@ -39,9 +39,7 @@ def start(
         return one.until_ready(centre)
 
     yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
+    kill(started)
 
 
 def run(centre: Centre, *args: Any, **spec: Any) -> tuple[JobStatus, str]:

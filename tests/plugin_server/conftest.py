@@ -18,13 +18,6 @@ from tests.nats_server import NatsServer
 from tests.plugin_server.site import Site
 
 
-@pytest.fixture(scope="session")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    yield server
-    server.stop()
-
-
 @pytest.fixture
 def site(nats: NatsServer) -> Iterator[Site]:
     with Site(nats.url) as found:

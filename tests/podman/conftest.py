@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from tests.podman_host import AtTheHost, PodmanHost, running
 from tests.processes import kill_left
 from tests.submitter.conftest import *  # noqa: F403 - its fixtures are used here
 from tests.submitter.conftest import Start
-from tests.submitter.rig import Centre, Submitter
+from tests.submitter.rig import Centre, Submitter, kill
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -59,9 +58,7 @@ def start(nats: NatsServer, centre: Centre, host: PodmanHost, tmp_path: Path) ->
         return one.until_ready(centre)
 
     yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
+    kill(started)
     kill_left(tmp_path)
     host.try_to("podman", "pod", "rm", "--all", "--force", "--time", "0")
     host.try_to("podman", "rm", "--all", "--force", "--time", "0")

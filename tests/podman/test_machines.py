@@ -17,7 +17,7 @@ from templates.states import ENDED, QUEUED, STARTED
 from tests.nats_server import NatsServer
 from tests.podman_host import AtTheHost, job_of, running
 from tests.submitter.conformance import noting, runs, scripts_of
-from tests.submitter.rig import Centre, eventually
+from tests.submitter.rig import Centre, eventually, kill
 
 NAMES = ("firenze-1", "firenze-2")
 Pair = dict[str, AtTheHost]  # by the names of their hosts
@@ -41,9 +41,7 @@ def pair(shared: Path, nats: NatsServer, centre: Centre) -> Iterator[Pair]:
         for submitter in both.values():
             submitter.until_ready(centre)
         yield both
-        for submitter in both.values():
-            if submitter.process is not None:
-                submitter.stop(signal.SIGKILL)
+        kill(both.values())
 
 
 def host_of(centre: Centre, job: Job) -> str:

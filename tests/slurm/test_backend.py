@@ -7,21 +7,21 @@ import os
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any
 
 import pytest
 
 from submitter.backends.base import Sighting, Ticket
 from submitter.backends.slurm import Slurm
 from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
-from submitter.journal import Journal, read
+from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Runtime, Script
 from templates.job import Job, build
 from templates.manifests import read_manifests
-from templates.results import JobState, fold, parse_lines
 from templates.states import ENDED, QUEUED, STARTED
 from tests.slurm_site import USER, USER_ID, SlurmSite
+from tests.submitter.bench import BackendBench
 from tests.submitter.rig import eventually, job_of, placed
 
 pytestmark = pytest.mark.slurm
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slurm
 WAIT = "while :; do sleep 0.2; done"
 
 
-class Bench:
+class Bench(BackendBench):
     """A pool of the site whose programs are started from here, as its user on the login node."""
 
     def __init__(self, site: SlurmSite, rerun: bool = False, **options: Any) -> None:
@@ -46,7 +46,7 @@ class Bench:
         )
         self.journal = Journal(str(folder))
         self.journal.prepare()
-        self.slurm = Slurm(self.pool)
+        self.backend = self.slurm = Slurm(self.pool)
         self._hand_over(folder)
 
     def _hand_over(self, folder: Path) -> None:
@@ -66,31 +66,6 @@ class Bench:
         job = self.journaled(script, flags, **more)
         directory = self.journal.of(job.name)
         return Ticket(job.name, self.slurm.submit(job, directory), directory)
-
-    def sight(self, ticket: Ticket) -> Optional[Sighting]:
-        return self.slurm.poll([ticket]).get(ticket.name)
-
-    def until(
-        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = 60
-    ) -> Sighting:
-        def look() -> Optional[Sighting]:
-            seen = self.sight(ticket)
-            return seen if seen is not None and what(seen) else None
-
-        return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
-
-    def ended(self, ticket: Ticket, seconds: float = 60) -> Sighting:
-        return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
-
-    def state(self, ticket: Ticket) -> JobState:
-        return fold(parse_lines(read(f"{ticket.directory}/records") or b""))
-
-    def runs(self, ticket: Ticket) -> bool:
-        found = self.state(ticket).containers.get("main")
-        return found is not None and found.state == "running"
-
-    def until_it_runs(self, ticket: Ticket) -> None:
-        eventually(lambda: self.runs(ticket), 60, str(ticket))
 
 
 def _rebuilt(script: str, config: BuildConfig) -> Job:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +20,7 @@ from tests.login_node import LoginNode
 from tests.nats_server import NatsServer
 from tests.processes import kill_left
 from tests.submitter.conftest import Start, centre
-from tests.submitter.rig import Centre, Submitter
+from tests.submitter.rig import Centre, Submitter, kill
 
 __all__ = ["AtTheSite", "centre", "home", "nats", "open_umask", "options", "start", "tmp_path"]
 
@@ -98,9 +97,7 @@ def start(
         return one.until_ready(centre)
 
     yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
+    kill(started)
     site.restore()
     kill_left(home)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -11,16 +10,9 @@ import pytest
 
 from tests.nats_server import NatsServer
 from tests.processes import kill_left
-from tests.submitter.rig import Centre, Submitter
+from tests.submitter.rig import Centre, Submitter, kill
 
 Start = Callable[..., Submitter]
-
-
-@pytest.fixture(scope="session")
-def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
-    server = NatsServer(tmp_path_factory.mktemp("nats")).start()
-    yield server
-    server.stop()
 
 
 @pytest.fixture
@@ -41,7 +33,5 @@ def start(nats: NatsServer, centre: Centre, tmp_path: Path) -> Iterator[Start]:
         return one.until_ready(centre)
 
     yield start_one
-    for one in started:
-        if one.process is not None:
-            one.stop(signal.SIGKILL)
+    kill(started)
     kill_left(tmp_path, whole_path=True)

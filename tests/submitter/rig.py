@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Callable, Optional, TypeVar
 
@@ -288,3 +288,10 @@ class Submitter:
         code = self.process.wait(seconds)
         self.process = None
         return code
+
+
+def kill(submitters: Iterable[Submitter]) -> None:
+    """End those that run."""
+    for one in submitters:
+        if one.process is not None:
+            one.stop(signal.SIGKILL)

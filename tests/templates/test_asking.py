@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from nats.aio.msg import Msg
@@ -14,13 +12,6 @@ from templates.asking import Asker, NoResponders, NotConnected, Unanswered, next
 from templates.connecting import settle
 from tests.nats_server import NatsServer
 from tests.templates.clients import Connected, run
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    made = NatsServer(tmp_path / "server").start()
-    yield made
-    made.stop()
 
 
 async def echo(message: Msg) -> None:

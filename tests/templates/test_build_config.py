@@ -31,6 +31,7 @@ from templates.build_config_file import Key, keys, load, sample
 from templates.build_config_schema import from_json, to_json
 from templates.errors import ConfigError
 from templates.legacy_config import REFUSED, UNDERSTOOD
+from tests.test_docs import default_of
 
 DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "build-config.md"
 
@@ -663,13 +664,6 @@ def rows(title: str) -> list[list[str]]:
     part = DOCUMENT.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     lines = [line for line in part.splitlines() if line.startswith("| ") and "| key |" not in line]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
-
-
-def default_of(key: Key) -> str:
-    default = list(key.default) if isinstance(key.default, tuple) else key.default
-    if key.required or default == "":
-        return "required" if key.required else "empty"
-    return f"`{default}`" if isinstance(default, str) else f"`{json.dumps(default)}`"
 
 
 def test_the_document_lists_every_key_with_its_type_and_default() -> None:

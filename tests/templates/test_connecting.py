@@ -6,7 +6,6 @@ import asyncio
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,13 +17,6 @@ from templates.connecting import CarefulClient, cancelled, close, opened, server
 from templates.link_settings import LinkSettings
 from tests.nats_server import NatsServer
 from tests.templates.clients import Connected, nothing, run, user
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    made = NatsServer(tmp_path / "server").start()
-    yield made
-    made.stop()
 
 
 @pytest.mark.parametrize("url", ["url", "websocket_url"])

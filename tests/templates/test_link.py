@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -21,16 +21,10 @@ from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from tests.nats_server import NatsServer
 from tests.nats_users import started
+from tests.templates.clients import run
 
 POOL = "p"
 CREATE = "interlink.create.p"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    made = NatsServer(tmp_path / "server").start()
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="module")
@@ -51,13 +45,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def settings(server: NatsServer, *, plain: bool = False, **options: Any) -> LinkSettings:
     url = server.url if plain else server.websocket_url
     return LinkSettings((url,), ca_file="" if plain else server.ca_file, **options)
-
-
-def run(work: Awaitable[None]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(work, 60)
-
-    asyncio.run(bounded())
 
 
 async def until(condition: Callable[[], object], seconds: float = 30) -> None:

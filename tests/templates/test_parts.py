@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from nats.errors import NoRespondersError
@@ -21,13 +19,6 @@ from tests.nats_server import NatsServer
 from tests.templates.clients import Connected, run
 
 ROOT = "interlink"
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[NatsServer]:
-    made = NatsServer(tmp_path / "server").start()
-    yield made
-    made.stop()
 
 
 def shelf_of(one: Connected) -> PartsShelf:
