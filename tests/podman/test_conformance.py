@@ -14,7 +14,7 @@ from tests.submitter.rig import Centre, eventually
 
 
 class TestPodman(Conformance):
-    pool = {"options": {"pods": "8"}}
+    pool = {"options": {"cpu": "8", "pods": "8"}}
     one_at_a_time = {"options": {"pods": "1"}}
     job_of = staticmethod(podman_host.job_of)  # jobs are pods here, not plain processes
 

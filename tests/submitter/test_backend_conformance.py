@@ -6,6 +6,6 @@ from tests.submitter.conformance import Conformance
 
 
 class TestHost(Conformance):
-    pool = {"backend": "host", "options": {"pods": "8"}}
+    pool = {"backend": "host", "options": {"cpu": "8", "pods": "8"}}
     one_at_a_time = {"options": {"pods": "1"}}
     ends_orphans = True
