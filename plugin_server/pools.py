@@ -47,8 +47,6 @@ class Pools:
         """How scripts are built; true when that is new."""
         with self._lock:
             known = self._pools.get(config.pool, Known())
-            if known.config == config:
-                config = known.config  # what was made with it is found by its identity
             self._pools[config.pool] = known._replace(config=config, heard=self._clock())
             self._wake(config.pool)
             return known.config is None or known.config.digest != config.digest

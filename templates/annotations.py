@@ -9,7 +9,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from typing import NamedTuple, Optional
 
 from templates import wellknown
@@ -32,7 +31,6 @@ _FAMILIES = (
     wellknown.JOB_PREFIX,
 )
 _RANKS = {family: rank for rank, family in enumerate(_FAMILIES)}
-_LONGEST_KEPT = 512  # of an annotation's name that is kept with its place
 _CONDOR_SHARED = ("image-root", "singularity-options")  # mean the same to HTCondor and to Slurm
 # What is understood here, by its name after the slash; the rest goes to the backend.
 _UNDERSTOOD = frozenset(
@@ -68,12 +66,6 @@ class JobAnnotations(NamedTuple):
     pod_ip: str = ""
     backend: Mapping[str, str] = {}  # name after the slash, "condor/" before HTCondor's -> value
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether the scripts of pods differ by nothing of it but the image root."""
-        asked = self.pre_exec or self.singularity_commands or self.mounts or self.options
-        return not asked and self.mpi_flags is None and not self.tunnel_commands
-
 
 class _Found(NamedTuple):
     annotation: str  # the full name, for messages
@@ -108,27 +100,15 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
     )
 
 
-def _read_place(annotation: str) -> Optional[tuple[int, str]]:
-    """The rank of an annotation's family and its name here; None when it is in none of them."""
-    family, slash, name = annotation.partition("/")
-    rank = _RANKS.get(family + slash)
-    if rank is None or annotation == wellknown.POOL_ANNOTATION:
-        return None
-    own = rank < len(_CONDOR_FAMILIES) and name not in _CONDOR_SHARED
-    return rank, f"condor/{name}" if own else name
-
-
-_place = lru_cache(maxsize=1024)(_read_place)
-
-
 def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]:
     """Everything in the families, checked, by its name here; later families win over earlier."""
     ours = []
     for annotation in annotations:
-        read = _place if len(annotation) <= _LONGEST_KEPT else _read_place
-        place = read(annotation)
-        if place is not None:
-            ours.append((place[0], annotation, place[1]))
+        family, slash, name = annotation.partition("/")
+        rank = _RANKS.get(family + slash)
+        if rank is not None and annotation != wellknown.POOL_ANNOTATION:
+            own = rank < len(_CONDOR_FAMILIES) and name not in _CONDOR_SHARED
+            ours.append((rank, annotation, f"condor/{name}" if own else name))
     found: dict[str, _Found] = {}
     ours.sort()
     for _, annotation, name in ours:

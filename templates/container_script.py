@@ -12,7 +12,7 @@ from templates.annotations import JobAnnotations
 from templates.build_config import KUBERNETES, BuildConfig
 from templates.credentials import registry_login
 from templates.errors import PodRejected
-from templates.library import APPTAINER, are_odd
+from templates.library import APPTAINER, is_odd
 from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.quantity import byte_count, cpu_milli
 from templates.shell import quote, words
@@ -50,13 +50,15 @@ class Gathered(NamedTuple):
 
     files: list[File]
     needs: set[str]  # of library.NEEDS
+    functions: list[str]  # for job.sh: one for each container
     secrets: list[str]  # for secret/pod.sh: one for each container
     actions: list[str]  # for secret/pod.sh: one for each probe and hook
 
 
-def container_functions(site: Site, to: Gathered) -> str:
-    """A function for each container, which says all of it that is no secret."""
-    return "".join([_function(site, i, c, to) for i, c in enumerate(site.pod.containers)])
+def add_container(site: Site, index: int, container: Container, to: Gathered) -> None:
+    """Put a container into bash: what may be secret of it, and the rest."""
+    to.secrets.append(_secret_function(site, index, container, to.needs))
+    to.functions.append(_function(site, index, container, to))
 
 
 def _function(site: Site, index: int, container: Container, to: Gathered) -> str:
@@ -75,8 +77,8 @@ def _function(site: Site, index: int, container: Container, to: Gathered) -> str
     return f"\ncontainer_{index}() {{\n    {facts}\n}}\n"
 
 
-def add_secret(site: Site, index: int, container: Container, to: Gathered) -> None:
-    """The function with a container's command and environment."""
+def _secret_function(site: Site, index: int, container: Container, needs: set[str]) -> str:
+    """Return the function with a container's command and environment."""
     runtime, command = site.config.runtime.name, container.command
     if runtime == "host" and not command:
         where = f"pod.spec containers[{container.name}].command"
@@ -85,10 +87,10 @@ def add_secret(site: Site, index: int, container: Container, to: Gathered) -> No
     if runtime == "podman" and command:
         quoted = quote(json.dumps(command, ensure_ascii=False))
         entrypoint = f"    entrypoint={quoted}\n"
-    to.secrets.append(
+    return (
         f"secret_{index}() {{ # {container.name}\n"
         f"    command=({words(command)}) args=({words(container.args)})\n"
-        f"    env=(\n        {_environment(site, container, to.needs)}\n    )\n{entrypoint}}}\n"
+        f"    env=(\n        {_environment(site, container, needs)}\n    )\n{entrypoint}}}\n"
     )
 
 
@@ -103,7 +105,7 @@ def _environment(site: Site, container: Container, needs: set[str]) -> str:
         raise PodRejected(where, f"{site.config.runtime.name} keeps IFS and PPID for itself")
     text = words(list(map("=".join, env.items())), "\n        ")
     # Apptainer would turn a carriage return in what it is told by prefix into a new line.
-    if "\r" in text or are_odd(env):
+    if "\r" in text or any(map(is_odd, env)):
         needs.add("odd")
     return text
 

@@ -38,9 +38,6 @@ _MOUNT_EXTRAS = frozenset(("subPath", "subPathExpr", "recursiveReadOnly"))
 _EXTRAS = frozenset((*_NOT_ON_INIT, "ports", "restartPolicyRules", "volumeDevices"))
 
 
-Variables = tuple[tuple[str, str], ...]
-
-
 class Surroundings(NamedTuple):
     """What the containers of one pod share."""
 
@@ -50,14 +47,6 @@ class Surroundings(NamedTuple):
     context: Context
 
 
-class Own(NamedTuple):
-    """What a container shares with no other."""
-
-    command: tuple[str, ...]
-    args: tuple[str, ...]
-    env: Variables
-
-
 def read_container(
     raw: dict[str, Any], name: str, kind: str, where: str, pod: Surroundings
 ) -> Container:
@@ -65,7 +54,11 @@ def read_container(
     image = raw.get("image")
     if type(image) is not str or not _is_image(image):
         raise PodRejected(f"{where}.image", "must be an image without spaces")
-    own = read_own(raw, where, pod.variables, pod.context)
+    env = pod.variables(pod.context, raw, where)
+    command = _words(raw, "command", where, env)
+    args = _words(raw, "args", where, env)
+    if len("".join((*env, *env.values(), *command, *args))) > _SURELY_SHORT:
+        _check_sizes(where, env, command, args)
     resources = object_at(raw, "resources", where)
     place = f"{where}.resources"
     extras = {} if _EXTRAS.isdisjoint(raw) else _read_extras(raw, where, kind)
@@ -73,11 +66,11 @@ def read_container(
         name,
         kind,
         image,
-        own.command,
-        own.args,
-        own.env,
+        command,
+        args,
+        tuple(env.items()),
         text_at(raw, "workingDir", where),
-        _read_mounts(raw, where, pod.volumes, own.env),
+        _read_mounts(raw, where, pod.volumes, env),
         quantities_at(resources, "requests", place) if resources else {},
         quantities_at(resources, "limits", place) if resources else {},
         message_path=_message_path(raw, where),
@@ -86,16 +79,6 @@ def read_container(
         security=_merge_security(raw, where, pod.security),
     )
     return container._replace(**extras) if extras else container
-
-
-def read_own(raw: dict[str, Any], where: str, variables: VariableReader, context: Context) -> Own:
-    """What is checked and expanded for each container, however much it is like another."""
-    env = variables(context, raw, where)
-    command = _words(raw, "command", where, env)
-    args = _words(raw, "args", where, env)
-    if len("".join((*env, *env.values(), *command, *args))) > _SURELY_SHORT:
-        _check_sizes(where, env, command, args)
-    return Own(command, args, tuple(env.items()))
 
 
 def _read_extras(raw: Mapping[str, Any], where: str, kind: str) -> dict[str, Any]:
@@ -194,7 +177,7 @@ def _relative(path: str) -> Optional[str]:
 
 
 def _read_mounts(
-    raw: Mapping[str, Any], where: str, volumes: Set[str], env: Variables
+    raw: Mapping[str, Any], where: str, volumes: Set[str], env: Mapping[str, str]
 ) -> tuple[Mount, ...]:
     entries = raw.get("volumeMounts")
     if entries is None:
@@ -238,7 +221,7 @@ def _no_target(text: object, path: Optional[str], where: str) -> PodRejected:
     return PodRejected(where, f"{path} is mounted on twice")
 
 
-def _read_extra(entry: Mapping[str, Any], where: str, variables: Variables) -> str:
+def _read_extra(entry: Mapping[str, Any], where: str, env: Mapping[str, str]) -> str:
     """What few mounts have: a path inside the volume, which it returns."""
     if entry.get("recursiveReadOnly") == "Enabled":
         what = "not supported: what is mounted below stays as it is"
@@ -249,7 +232,7 @@ def _read_extra(entry: Mapping[str, Any], where: str, variables: Variables) -> s
     if expression:
         if text:
             raise PodRejected(where, "must not have both subPath and subPathExpr")
-        key, env = "subPathExpr", dict(variables)
+        key = "subPathExpr"
         for name in missing_names(expression, env):
             raise PodRejected(f"{where}.{key}", f"variable '{name}' is not set")
         text = expand(expression, env, f"{where}.{key}")

@@ -17,7 +17,6 @@ from templates.names import job_name
 from templates.pod import Pod
 from templates.quantity import byte_count, cpu_milli
 from templates.resources import Totals, totals
-from templates.shapes import has_shape, once
 from templates.volumes import File
 
 _FUNCTIONS = "\n# ---- Small tools ----\n"
@@ -55,19 +54,6 @@ class Job(NamedTuple):
     """The cluster that the pod belongs to; empty where nobody has said."""
 
 
-class _Demand(NamedTuple):
-    """What the pods of one shape ask of a site; the fields are those of ``Job``."""
-
-    cpu_milli: int
-    memory_bytes: int
-    gpus: Mapping[str, int]
-    wall_time_s: Optional[int]
-    other: Mapping[str, str]
-    containers: tuple[tuple[str, str, str], ...]
-    host_paths: tuple[str, ...]
-    privileged: bool
-
-
 def halves(script: str) -> tuple[str, str]:
     """What is the pod's own of a job.sh, and the functions, which many scripts have in common."""
     at = script.find(_FUNCTIONS)
@@ -76,17 +62,13 @@ def halves(script: str) -> tuple[str, str]:
 
 def build(pod: Pod, config: BuildConfig) -> Job:
     """Translate, or refuse with one line that says what the site cannot give."""
-    if has_shape(pod):
-        try:
-            return _build(pod, config)
-        except PodRejected:
-            pod = Pod(*pod)  # of several reasons it is to name the one that it always names
-    return _build(pod, config)
-
-
-def _build(pod: Pod, config: BuildConfig) -> Job:
     annotations = job_annotations(pod.annotations, config.rules)
-    demand = once(pod, "demand", config, lambda: _demand(pod, config))
+    right = _right_asked(pod, config)
+    if right and not config.rules.privileged:
+        raise PodRejected(right, "this site does not allow it")
+    asked = totals(pod)
+    cpu, memory = _amounts(asked, config)
+    _check_limits(asked, cpu, memory, pod.deadline_s, config)
     name = job_name(pod.name, pod.uid)
     renderer = kubernetes_objects if config.runtime.name == KUBERNETES else script
     text, files = renderer.write(name, pod, config, annotations)
@@ -98,34 +80,14 @@ def _build(pod: Pod, config: BuildConfig) -> Job:
         runtime=config.runtime.name,
         script=text,
         files=files,
-        cpu_milli=demand.cpu_milli,
-        memory_bytes=demand.memory_bytes,
-        gpus=demand.gpus,
-        wall_time_s=demand.wall_time_s,
-        other_resources=demand.other,
-        annotations=annotations.backend,
-        containers=demand.containers,
-        grace_period_s=pod.grace_period_s,
-        host_paths=demand.host_paths,
-        privileged=demand.privileged,
-    )
-
-
-def _demand(pod: Pod, config: BuildConfig) -> _Demand:
-    """What the pod asks of the site, or the refusal."""
-    right = _right_asked(pod, config)
-    if right and not config.rules.privileged:
-        raise PodRejected(right, "this site does not allow it")
-    asked = totals(pod)
-    cpu, memory = _amounts(asked, config)
-    _check_limits(asked, cpu, memory, pod.deadline_s, config)
-    return _Demand(
         cpu_milli=cpu,
         memory_bytes=max(memory, byte_count(config.runtime.least_memory)) if memory else 0,
         gpus=asked.gpus,
         wall_time_s=pod.deadline_s or config.defaults.wall_time_s,
-        other=asked.other,
+        other_resources=asked.other,
+        annotations=annotations.backend,
         containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
+        grace_period_s=pod.grace_period_s,
         host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
         privileged=bool(right),
     )

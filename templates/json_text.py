@@ -37,15 +37,3 @@ def dump_json(value: Any) -> bytes:
         except TypeError:  # a lone surrogate, a number of more than 64 bits, a named tuple, ...
             pass
     return json.dumps(value, separators=(",", ":")).encode()
-
-
-def json_key(value: Any) -> Optional[bytes]:
-    """Bytes that an object read from JSON has alone, to find it again; None: nested too deep.
-
-    orjson writes what is no number as null, so whatever holds one is left to Python's own writer.
-    """
-    try:
-        key = dump_json(value)
-        return key if b"null" not in key else b" " + json.dumps(value).encode()
-    except RecursionError:
-        return None

@@ -6,13 +6,11 @@ It depends on the site and on the needs alone, so each choice is rendered once.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
 from templates.build_config import BuildConfig
-from templates.per_site import per_site
 from templates.render import render
 from templates.shell import quote
 
@@ -62,7 +60,6 @@ class SiteFacts(NamedTuple):
     renew: int
 
 
-@per_site
 def site_facts(config: BuildConfig) -> SiteFacts:
     """The part of a BuildConfig that the functions depend on."""
     images, scratch = config.images, config.volumes.scratch
@@ -82,23 +79,6 @@ def site_facts(config: BuildConfig) -> SiteFacts:
         stale=images.lock_stale_s,
         renew=max(1, images.lock_stale_s // 4),
     )
-
-
-_not_odd: set[str] = set()  # names that were looked at before, all at once forgotten
-_MOST_NAMES = 4096
-_LONGEST_NAME = 256
-
-
-def are_odd(names: Collection[str]) -> bool:
-    """Whether bash cannot put a variable of one of these names into an environment as given."""
-    if _not_odd.issuperset(names):
-        return False
-    if any(map(is_odd, names)):
-        return True
-    if len(_not_odd) + len(names) > _MOST_NAMES:
-        _not_odd.clear()
-    _not_odd.update([name for name in names if len(name) <= _LONGEST_NAME])
-    return False
 
 
 @lru_cache(maxsize=4096)

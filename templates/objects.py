@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from binascii import a2b_base64
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Callable
 
 from templates.errors import PodRejected
@@ -19,25 +20,13 @@ _NO_KEY = "has a key that is not a file name"
 _NO_PATH = "has a path that leaves the volume"
 
 
-_MOST_KEYS = 1024
-_known_keys: set[str] = set()  # that were looked at before; all at once forgotten
-
-
-def _is_key(text: str) -> bool:
+@lru_cache(maxsize=1024)
+def _matches_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None and text != "." and not text.startswith("..")
 
 
-def are_keys(texts: Collection[str]) -> bool:
-    """Whether all of them can be keys of a ConfigMap or Secret, and so names of files."""
-    if _known_keys.issuperset(texts):
-        return True
-    if not all(map(_is_key, texts)):
-        return False
-    if len(_known_keys) + len(texts) > _MOST_KEYS:
-        _known_keys.clear()
-    if len(texts) <= _MOST_KEYS:
-        _known_keys.update(texts)
-    return True
+def _is_key(text: str) -> bool:
+    return len(text) <= 253 and _matches_key(text)
 
 
 def _is_path(text: str) -> bool:
@@ -69,7 +58,7 @@ def _read_data(
         return {}
     if type(values) is not dict:
         raise wrong(f"{where}.{field}", "an object", values)
-    if all(map(_is_path, values)) if is_path else are_keys(values):
+    if all(map(_is_path if is_path else _is_key, values)):
         try:
             return {key: decode(text) for key, text in values.items()}
         except (AttributeError, TypeError, ValueError):

@@ -15,8 +15,7 @@ from templates.fields import check_texts, object_at, objects_at, text_at, wrong
 from templates.json_text import load_json
 from templates.objects import name_of, read_config_map, read_projected, read_secret
 from templates.pod import Content, Pod
-from templates.shaped import read_shaped_pod
-from templates.spec import Source
+from templates.spec import Source, read_pod
 from templates.variables import received_variables
 
 _Read = TypeVar("_Read")
@@ -43,7 +42,7 @@ def read_create_request(body: bytes) -> Pod:
         job_script=text_at(request, "jobScript", "request"),
         job_config=_without_zeros(object_at(request, "jobConfig", "request"), _DEEPEST),
     )
-    return read_shaped_pod(pod, source)
+    return read_pod(pod, "pod", source)
 
 
 def _decode(body: bytes) -> dict[str, Any]:

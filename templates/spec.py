@@ -79,9 +79,12 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
     """The checked pod; ``where`` is its path for complaints."""
     place = f"{where}.spec"
     spec = object_at(pod, "spec", where)
-    identity = read_identity(pod, spec, where)
+    identity = _read_identity(pod, spec, where)
     volumes = _read_volumes(spec, place)
-    context = context_of(identity, spec, place, source)
+    readable = source.readable_config_maps
+    if readable is None:
+        readable = source.config_maps
+    context = Context(identity, spec, place, readable, source.secrets)
     names = {volume.name for volume in volumes}
     security = check_pod_security(spec, place)
     surroundings = Surroundings(names, security, source.variables, context)
@@ -99,7 +102,7 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
         30 if grace_period_s is None else grace_period_s,
         node_name=node_name,
         service_account=service_account,
-        hostname=hostname_of(spec, place, name),
+        hostname=_hostname(spec, place, name),
         security={key: security[key] for key in _FOR_CLUSTERS if key in security},
         tolerations=_tolerations(spec, place),
         config_maps=source.config_maps,
@@ -109,14 +112,6 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
         job_config=source.job_config,
     )
     return checked if _EXTRAS.isdisjoint(spec) else checked._replace(**_read_extras(spec, place))
-
-
-def context_of(identity: Identity, spec: Mapping[str, Any], where: str, source: Source) -> Context:
-    """What variables of the pod's containers can refer to; ``where`` is the path of the spec."""
-    readable = source.readable_config_maps
-    if readable is None:
-        readable = source.config_maps
-    return Context(identity, spec, where, readable, source.secrets)
 
 
 def _read_extras(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -154,8 +149,7 @@ def _deadline(spec: Mapping[str, Any], where: str) -> Optional[int]:
     return deadline
 
 
-def read_identity(pod: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> Identity:
-    """Who the pod is; ``where`` is its path for complaints."""
+def _read_identity(pod: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> Identity:
     metadata = object_at(pod, "metadata", where)
     place = f"{where}.metadata"
     name = text_at(metadata, "name", place)
@@ -256,8 +250,8 @@ def _restart_policy(spec: Mapping[str, Any], where: str) -> str:
     return policy
 
 
-def hostname_of(spec: Mapping[str, Any], where: str, pod_name: str) -> str:
-    """The pod's host name: its own, else what fits of its name."""
+def _hostname(spec: Mapping[str, Any], where: str, pod_name: str) -> str:
+    """Return the pod's host name: its own, else what fits of its name."""
     hostname = text_at(spec, "hostname", where)
     if not hostname:
         return pod_name[:63].rstrip("-.")

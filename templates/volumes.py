@@ -70,11 +70,10 @@ class Source(NamedTuple):
 def sources(pod: Pod, config: BuildConfig) -> dict[str, Source]:
     """Every volume that some container mounts, by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
-    return {v.name: source_of(pod, v, config) for v in pod.volumes if v.name in used}
+    return {v.name: _source_of(pod, v, config) for v in pod.volumes if v.name in used}
 
 
-def source_of(pod: Pod, volume: Volume, config: BuildConfig) -> Source:
-    """One volume."""
+def _source_of(pod: Pod, volume: Volume, config: BuildConfig) -> Source:
     name, kind, _ = volume
     make = _KINDS.get(kind)
     if make is None:
@@ -126,7 +125,7 @@ def _secret(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source
 
 
 def _downward(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    mode = mode_at(volume.source, "defaultMode", where, 0o644)
+    mode = _mode_at(volume.source, "defaultMode", where, 0o644)
     given = pod.projected.get(volume.name, {})
     entries = _downward_entries(pod, volume.source, given, mode, where)
     return _written(volume.name, entries, where, secret=False)
@@ -137,9 +136,9 @@ def _projected(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Sou
 
     It always counts as secret: it may hold a token, and a stranger cannot tell.
     """
-    mode = mode_at(volume.source, "defaultMode", where, 0o644)
+    mode = _mode_at(volume.source, "defaultMode", where, 0o644)
     received = pod.projected.get(volume.name, {})
-    given = {clean_path(path, where): content for path, content in received.items()}
+    given = {_clean_path(path, where): content for path, content in received.items()}
     entries = [(path, content, mode) for path, content in given.items()]
     for index, part in enumerate(objects_at(volume.source, "sources", where)):
         entries += _projected_part(pod, part, given, mode, f"{where}.sources[{index}]")
@@ -171,7 +170,7 @@ def _given_entries(source: Mapping[str, Any], given: Mapping[str, bytes], where:
     """Whether interLink has already put what a source asks into the volume."""
     items = objects_at(source, "items", where)
     if items:
-        return all(item_path(item, where) in given for item in items)
+        return all(_item_path(item, where) in given for item in items)
     return bool(given)
 
 
@@ -180,14 +179,14 @@ def _downward_entries(
 ) -> Iterator[_Entry]:
     for index, item in enumerate(objects_at(source, "items", where)):
         place = f"{where}.items[{index}]"
-        path = item_path(item, place)
+        path = _item_path(item, place)
         try:
             content = reference_value(pod, pod.containers, item, place).encode()
         except PodRejected:
             if path not in given:
                 raise
             content = given[path]  # second to ours: interLink ends a list of labels with a newline
-        yield path, content, mode_at(item, "mode", place, mode)
+        yield path, content, _mode_at(item, "mode", place, mode)
 
 
 def _object_entries(
@@ -201,7 +200,7 @@ def _object_entries(
     """The entries of a ConfigMap or Secret as items chooses them; None: it may be missing."""
     name = text_at(source, key, where)
     optional = flag_at(source, "optional", where)
-    mode = mode_at(source, "defaultMode", where, 0o644) if default is None else default
+    mode = _mode_at(source, "defaultMode", where, 0o644) if default is None else default
     content = objects.get(name)
     if content is None:
         if optional:
@@ -215,16 +214,15 @@ def _object_entries(
         place = f"{where}.items[{index}]"
         wanted = text_at(item, "key", place)
         if wanted in content.data:
-            path, item_mode = item_path(item, place), mode_at(item, "mode", place, mode)
+            path, item_mode = _item_path(item, place), _mode_at(item, "mode", place, mode)
             chosen.append((path, content.data[wanted], item_mode))
         elif not optional:
             raise PodRejected(f"{place}.key", f"{title} {name} has no key {wanted}")
     return chosen
 
 
-def item_path(item: Mapping[str, Any], where: str) -> str:
-    """Where in the volume an item goes."""
-    return clean_path(text_at(item, "path", where), f"{where}.path")
+def _item_path(item: Mapping[str, Any], where: str) -> str:
+    return _clean_path(text_at(item, "path", where), f"{where}.path")
 
 
 @lru_cache(maxsize=1024)
@@ -237,8 +235,7 @@ def _normal(path: str) -> str:
     return "" if clean == "." else clean
 
 
-def clean_path(path: str, where: str) -> str:
-    """The path of a file in a volume, normalised."""
+def _clean_path(path: str, where: str) -> str:
     clean = _normal(path) if len(path.encode()) <= _LONGEST_PATH else ""
     if not clean or (len(clean) > _SURELY_SHORT and has_long_name(clean)):
         raise PodRejected(where, "must be a relative path of a file, without '..' and not too long")
@@ -250,8 +247,7 @@ def has_long_name(path: str) -> bool:
     return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
 
 
-def mode_at(holder: Mapping[str, Any], key: str, where: str, default: int) -> int:
-    """The mode of a file, or of all files of a volume."""
+def _mode_at(holder: Mapping[str, Any], key: str, where: str, default: int) -> int:
     mode = holder.get(key)
     if mode is None:
         return default
@@ -261,14 +257,9 @@ def mode_at(holder: Mapping[str, Any], key: str, where: str, default: int) -> in
     raise PodRejected(f"{where}.{key}", "must be between 0 and 0777")
 
 
-def folder_of(name: str, *, secret: bool) -> str:
-    """Where the files of a volume lie in the job's directory."""
-    return f"secret/volumes/{name}" if secret else f"volumes/{name}"
-
-
 def _written(name: str, entries: Iterable[_Entry], where: str, *, secret: bool) -> Source:
     """The volume as files; of two with the same path the later one counts."""
-    folder = folder_of(name, secret=secret)
+    folder = f"secret/volumes/{name}" if secret else f"volumes/{name}"
     files = {
         path: File(f"{folder}/{path}", content, mode, secret) for path, content, mode in entries
     }

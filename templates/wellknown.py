@@ -30,9 +30,6 @@ SITE_DIRECTORY_LABEL = "interlink-nats/directory"  # which pool's directory the 
 SITE_POD_ANNOTATION = "interlink-nats/pod"  # the first cluster's pod: namespace/name
 KUEUE_QUEUE_LABEL = "kueue.x-k8s.io/queue-name"  # the LocalQueue that a pod waits in
 
-# Of the volume that the API server adds to each pod; five letters and digits follow.
-TOKEN_VOLUME_PREFIX = "kube-api-access-"
-
 JOB_ID = "JobID"  # annotation that the virtual kubelet sets from our answer to a create
 
 # Extended resources that are GPUs.

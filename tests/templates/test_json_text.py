@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from templates import json_text
-from templates.json_text import dump_json, json_key, load_json
+from templates.json_text import dump_json, load_json
 
 VALUES = st.recursive(
     st.none()
@@ -37,30 +37,13 @@ def test_what_is_written_can_be_read_and_is_one_line(value: Any) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(json_text, "_quick_dump", quick)
             raw = dump_json(value)
-            key = json_key(value)
         assert json.loads(raw) == value
         assert b"\n" not in raw
-        assert key is not None
-        assert json.loads(key) == value
 
 
 @pytest.mark.parametrize("value", [["\ud800"], [2**70], [(1, "x")], {1: 2}, [[[0.5]]]])
 def test_what_orjson_does_not_write_is_written(value: Any) -> None:
     assert load_json(dump_json(value)) == json.loads(json.dumps(value))
-
-
-def test_a_key_is_that_of_one_value_alone() -> None:
-    values = [None, float("nan"), float("inf"), -float("inf"), 0, 0.0, -0.0, False, "", "null"]
-    values += ["NaN", 2**70, float(2**70), [], {}, [None], "\ud800", "\\ud800", {"a": 1, "b": 2}]
-    keys = {json_key({"x": value}) for value in [*values, {"b": 2, "a": 1}]}
-    assert len(keys) == len(values) + 1
-
-
-def test_a_value_that_is_nested_too_deep_has_no_key() -> None:
-    value: Any = []
-    for _ in range(100_000):
-        value = [value]
-    assert json_key(value) is None
 
 
 @pytest.mark.parametrize(
