@@ -17,7 +17,8 @@ from plugin_server.refusals import Refusals
 from plugin_server.sending import Sender
 from plugin_server.states_table import StatesTable
 from templates.errors import PodRejected
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.pod import Pod
 from templates.publications import Config
 from templates.request import read_create_request

@@ -12,11 +12,12 @@ from templates.annotations import JobAnnotations
 from templates.build_config import KUBERNETES, BuildConfig
 from templates.credentials import registry_login
 from templates.errors import PodRejected
+from templates.job import File
 from templates.library import APPTAINER, is_odd
 from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.quantity import byte_count, cpu_milli
 from templates.shell import quote, words
-from templates.volumes import File, Source
+from templates.volumes import Source
 from templates.wellknown import gpu_vendor, is_gpu
 
 _PRIVATE = 0o600

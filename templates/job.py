@@ -1,6 +1,6 @@
-"""From a pod and a site's BuildConfig to a ``Job``: the one translation there is.
+"""What goes to a site: a job, as values that every program can read.
 
-Pure: the same pod and configuration give the same job, to the byte.
+How a pod becomes one is in ``job_build.py``, which sites need not load.
 """
 
 from __future__ import annotations
@@ -8,18 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
-from templates import kubernetes_objects, script
-from templates.annotations import job_annotations
-from templates.build_config import KUBERNETES, BuildConfig
-from templates.container_script import has_networks
-from templates.errors import PodRejected
-from templates.names import job_name
-from templates.pod import Pod
-from templates.quantity import byte_count, cpu_milli
-from templates.resources import Totals, totals
-from templates.volumes import File
-
 _FUNCTIONS = "\n# ---- Small tools ----\n"
+
+
+class File(NamedTuple):
+    """One file of a job, in its directory."""
+
+    path: str  # relative to the job's directory
+    content: bytes
+    mode: int
+    secret: bool
 
 
 class Job(NamedTuple):
@@ -55,87 +53,6 @@ class Job(NamedTuple):
 
 
 def halves(script: str) -> tuple[str, str]:
-    """What is the pod's own of a job.sh, and the functions, which many scripts have in common."""
+    """Split a job.sh into the pod's own half and the functions, which many scripts share."""
     at = script.find(_FUNCTIONS)
     return (script[:at], script[at:]) if at > 0 else (script, "")
-
-
-def build(pod: Pod, config: BuildConfig) -> Job:
-    """Translate, or refuse with one line that says what the site cannot give."""
-    annotations = job_annotations(pod.annotations, config.rules)
-    right = _right_asked(pod, config)
-    if right and not config.rules.privileged:
-        raise PodRejected(right, "this site does not allow it")
-    asked = totals(pod)
-    cpu, memory = _amounts(asked, config)
-    _check_limits(asked, cpu, memory, pod.deadline_s, config)
-    name = job_name(pod.name, pod.uid)
-    renderer = kubernetes_objects if config.runtime.name == KUBERNETES else script
-    text, files = renderer.write(name, pod, config, annotations)
-    return Job(
-        name=name,
-        uid=pod.uid,
-        namespace=pod.namespace,
-        pod=pod.name,
-        runtime=config.runtime.name,
-        script=text,
-        files=files,
-        cpu_milli=cpu,
-        memory_bytes=max(memory, byte_count(config.runtime.least_memory)) if memory else 0,
-        gpus=asked.gpus,
-        wall_time_s=pod.deadline_s or config.defaults.wall_time_s,
-        other_resources=asked.other,
-        annotations=annotations.backend,
-        containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
-        grace_period_s=pod.grace_period_s,
-        host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
-        privileged=bool(right),
-    )
-
-
-def _right_asked(pod: Pod, config: BuildConfig) -> str:
-    """The field that asks for more than the job's user may do in any container; empty: none.
-
-    That needs the site's consent; what narrows a container's rights never hurts.
-    """
-    if pod.host_pid:
-        return "pod.spec.hostPID"
-    if pod.host_ipc:
-        return "pod.spec.hostIPC"
-    if pod.host_network and has_networks(config):
-        return "pod.spec.hostNetwork"
-    for container in pod.containers:
-        security = container.security
-        if security.privileged or security.add_capabilities:
-            field = "privileged" if security.privileged else "capabilities.add"
-            return f"pod.spec containers[{container.name}].securityContext.{field}"
-    return ""
-
-
-def _amounts(asked: Totals, config: BuildConfig) -> tuple[int, int]:
-    """What the scheduler is asked for: the requests, else the limits, else the site's defaults."""
-    cpu = asked.cpu_milli or cpu_milli(config.defaults.cpu or "0")
-    memory = asked.memory_bytes or byte_count(config.defaults.memory or "0")
-    return cpu, max(memory, asked.memory_limit_bytes)
-
-
-def _check_limits(
-    asked: Totals, cpu: int, memory: int, deadline: Optional[int], config: BuildConfig
-) -> None:
-    limits = config.limits
-    where = "pod.spec.containers"
-    if limits.cpu is not None and cpu > cpu_milli(limits.cpu):
-        raise PodRejected(where, f"{cpu / 1000:g} cpus are more than this site's {limits.cpu}")
-    if limits.memory is not None and memory > byte_count(limits.memory):
-        raise PodRejected(
-            where, f"{memory} bytes of memory are more than this site's {limits.memory}"
-        )
-    if limits.gpus is not None and sum(asked.gpus.values()) > limits.gpus:
-        raise PodRejected(
-            where, f"{sum(asked.gpus.values())} GPUs are more than this site's {limits.gpus}"
-        )
-    if limits.wall_time_s is not None and (deadline or 0) > limits.wall_time_s:
-        raise PodRejected(
-            "pod.spec.activeDeadlineSeconds",
-            f"{deadline} s are more than this site's {limits.wall_time_s}",
-        )

@@ -21,11 +21,10 @@ from templates.fields import (
     text_map_at,
     texts_at,
 )
-from templates.job import Job, halves
+from templates.job import File, Job, halves
 from templates.names import check_token, is_label, uid_of
 from templates.pod import MAIN
 from templates.states import KINDS
-from templates.volumes import File
 from templates.wire import ATTACHMENTS
 
 # Why a request was refused. None of them leaves anything behind at the site.

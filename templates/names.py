@@ -18,6 +18,8 @@ TOKEN_RULE = "must be 1 to 63 letters, digits, dashes and underscores"
 LABEL_LENGTH = 63  # of the value of a label or of a toleration, too
 SUBDOMAIN_LENGTH = 253
 
+_LONGEST_NAME = 255  # bytes of a file's name, the kernel's limit
+_SURELY_SHORT = _LONGEST_NAME // 4  # so many characters are never too many bytes
 _STEM_LENGTH = 24
 _UUID_LENGTH = 36
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -58,6 +60,13 @@ def check_token(where: str, text: object, error: type[Located] = PodRejected) ->
     if type(text) is not str or _TOKEN.fullmatch(text) is None:
         raise error(where, TOKEN_RULE)
     return text
+
+
+def has_long_name(path: str) -> bool:
+    """Whether a part of a path is longer than the kernel lets a file's name be."""
+    if len(path) <= _SURELY_SHORT:
+        return False
+    return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
 
 
 def job_name(pod_name: str, uid: str) -> str:

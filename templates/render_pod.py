@@ -21,7 +21,8 @@ from typing import Optional
 from templates.build_config import RUNTIMES, BuildConfig
 from templates.build_config_file import load
 from templates.errors import ConfigError, InterlinkNatsError
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.job_directory import write_job
 from templates.manifests import read_manifests
 from templates.pod import Pod

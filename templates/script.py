@@ -13,10 +13,11 @@ from templates import __version__
 from templates.annotations import JobAnnotations
 from templates.build_config import BuildConfig
 from templates.container_script import Gathered, Site, add_container
+from templates.job import File
 from templates.library import APPTAINER, library, site_facts
 from templates.pod import Pod
 from templates.shell import quote, words
-from templates.volumes import File, Source, sources
+from templates.volumes import Source, sources
 
 _PRIVATE = 0o600
 _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with

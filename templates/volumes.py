@@ -9,7 +9,6 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from pathlib import PurePath
 from string import Template
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -18,7 +17,8 @@ from templates.build_config import BuildConfig, Claim
 from templates.environment import reference_value
 from templates.errors import PodRejected
 from templates.fields import flag_at, number_at, object_at, objects_at, text_at
-from templates.names import SUBDOMAIN_RULE, is_subdomain
+from templates.job import File
+from templates.names import SUBDOMAIN_RULE, has_long_name, is_subdomain
 from templates.pod import Content, Pod, Volume
 from templates.shell import Word, inside, quote
 
@@ -34,25 +34,9 @@ _HOST_PATH_TYPES = (
 )
 
 
-_LONGEST_NAME = 255  # bytes of a file's name, the kernel's limit
-_SURELY_SHORT = _LONGEST_NAME // 4  # so many characters are never too many bytes
 _LONGEST_PATH = 2048  # leaves room for the job's own directory
 
 _Entry = tuple[str, bytes, int]  # path in the volume, content, mode
-
-
-class File(NamedTuple):
-    """One file of a job, in its directory."""
-
-    path: str  # relative to the job's directory
-    content: bytes
-    mode: int
-    secret: bool
-
-
-def is_seen_by_containers(folder: PurePath) -> bool:
-    """Whether a folder of a job's directory is a volume, or in one."""
-    return "volumes" in folder.parts[:-1]
 
 
 class Source(NamedTuple):
@@ -237,14 +221,9 @@ def _normal(path: str) -> str:
 
 def _clean_path(path: str, where: str) -> str:
     clean = _normal(path) if len(path.encode()) <= _LONGEST_PATH else ""
-    if not clean or (len(clean) > _SURELY_SHORT and has_long_name(clean)):
+    if not clean or has_long_name(clean):
         raise PodRejected(where, "must be a relative path of a file, without '..' and not too long")
     return clean
-
-
-def has_long_name(path: str) -> bool:
-    """Whether a part of it is longer than the kernel lets a file's name be."""
-    return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
 
 
 def _mode_at(holder: Mapping[str, Any], key: str, where: str, default: int) -> int:

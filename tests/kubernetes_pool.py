@@ -13,7 +13,8 @@ from typing import Any
 import urllib3
 
 from templates.build_config import BuildConfig, HostPath, Runtime, Volumes
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.manifests import read_manifests
 from tests.images import Files, archive, libraries
 from tests.kueue_bed import REPO, KueueBed

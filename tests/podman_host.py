@@ -16,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from templates.build_config import BuildConfig, HostPath, Images, Podman, Runtime, Volumes
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.manifests import read_manifests
 from tests.nats_server import NatsServer
 from tests.submitter.rig import Submitter, manifest_of

@@ -17,7 +17,8 @@ import yaml
 
 from templates.build_config import BuildConfig, Images, Runtime
 from templates.images import find
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.manifests import read_manifests
 from templates.pod import Pod
 from templates.render_pod import write_job

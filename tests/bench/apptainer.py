@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from templates.build_config import BuildConfig, Runtime
-from templates.job import build
+from templates.job_build import build
 from templates.render_pod import write_job
 from tests.bench.rows import Row
 from tests.site import ALICE, SITE_ROOT, manifests, pod

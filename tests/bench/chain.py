@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from templates.build_config import BuildConfig, Runtime
-from templates.job import build
+from templates.job_build import build
 from templates.render_pod import write_job
 from tests.bench import null_plugin
 from tests.bench.rows import Row

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 
 from templates.build_config import BuildConfig
-from templates.job import build
+from templates.job_build import build
 from templates.request import read_create_request
 from tests.bench.asking import Clients, Question, bare_flask
 from tests.bench.create_request import body

@@ -15,7 +15,8 @@ from submitter.backends.htcondor_transfer import INPUT, STUB
 from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Runtime, Script
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.manifests import read_manifests
 from tests.condor_site import USER, USER_ID, RunningSite
 from tests.submitter.bench import BackendBench

@@ -14,8 +14,8 @@ from submitter.backends.htcondor import HTCondor
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Script
 from templates.errors import ConfigError
+from templates.job import File
 from templates.states import QUEUED
-from templates.volumes import File
 from tests.condor_site import RunningSite
 from tests.htcondor.bench import WAIT, Bench, schedd_with
 from tests.submitter.rig import eventually, placed

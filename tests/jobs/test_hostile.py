@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from templates.annotations import POD_IP
 from templates.build_config import RUNTIMES, BuildConfig, Runtime
 from templates.errors import PodRejected
-from templates.job import build
+from templates.job_build import build
 from templates.manifests import read_manifests
 from templates.pod import Pod
 from templates.render_pod import write_job

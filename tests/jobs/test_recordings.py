@@ -20,7 +20,7 @@ from templates.build_config import (
     Volumes,
 )
 from templates.errors import PodRejected
-from templates.job import build
+from templates.job_build import build
 from templates.request import read_create_request
 from tests.jobs.web import web_server
 from tests.site import BUSYBOX, ENTRY, REPOSITORY, Site

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from templates.build_config import BuildConfig, Runtime
-from templates.job import build
+from templates.job_build import build
 from templates.results import RUNNING, JobState, fold, parse_lines, parse_name
 from tests.processes import assert_none_left, kill_left, marked
 from tests.site import (

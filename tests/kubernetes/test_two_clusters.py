@@ -16,7 +16,8 @@ import pytest
 import urllib3
 
 from scripts.lib.interlink import create_request
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.request import read_create_request
 from tests.kubernetes_pool import ACCOUNT, CONFIG, IMAGE, Cluster, job_of, user_of
 from tests.kueue_bed import KueueBed, running

@@ -17,7 +17,8 @@ from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUn
 from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.build_config import BuildConfig, Runtime, Script
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.manifests import read_manifests
 from templates.states import ENDED, QUEUED, STARTED
 from tests.slurm_site import USER, USER_ID, SlurmSite

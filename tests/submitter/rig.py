@@ -20,7 +20,8 @@ from submitter.journal import JOURNALED, Journal
 from templates import messages, publications, subjects, wire
 from templates.asking import Unanswered
 from templates.build_config import BuildConfig, Runtime
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings
 from templates.manifests import read_manifests

@@ -13,9 +13,8 @@ from submitter.accepted import Accepted
 from submitter.journal import JOURNALED, KNOWN, Journal
 from submitter.scanner import Scanner
 from submitter.submission import Submission
-from templates.job import Job
+from templates.job import File, Job
 from templates.messages import Delete, Refusal
-from templates.volumes import File
 from tests.submitter.fakes import site_of
 from tests.submitter.rig import job_of, placed
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from templates import messages, publications, subjects, wire
+from templates.job import File
 from templates.names import job_name
-from templates.volumes import File
 from tests.submitter.conftest import Start
 from tests.submitter.rig import POOL, Centre, eventually, job_of
 

@@ -16,8 +16,8 @@ import pytest
 from submitter.backends import htcondor_transfer as transfer
 from submitter.backends.htcondor_transfer import Arrivals, next_frame
 from submitter.journal import Journal
+from templates.job import File
 from templates.results import fold, parse_lines
-from templates.volumes import File
 from tests.submitter.rig import eventually, job_of, placed
 
 

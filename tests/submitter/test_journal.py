@@ -11,8 +11,8 @@ import pytest
 
 from submitter.journal import JOURNALED, KNOWN, Journal, load_request
 from templates.errors import WireError
+from templates.job import File
 from templates.messages import DELETED, MALFORMED, UNAVAILABLE, Delete, Refusal
-from templates.volumes import File
 from tests.submitter.rig import job_of, placed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")

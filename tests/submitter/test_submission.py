@@ -12,10 +12,9 @@ from submitter import submission
 from submitter.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
 from submitter.site import Site
 from submitter.submission import Attempt, Submission
-from templates import volumes
-from templates.job import Job
+from templates import names
+from templates.job import File, Job
 from templates.messages import Delete
-from templates.volumes import File
 from tests.submitter.fakes import moody, site_of
 from tests.submitter.rig import job_of, placed
 
@@ -115,7 +114,7 @@ def test_a_file_system_that_cannot_hold_a_job_refuses_it(
 ) -> None:
     job = job_of()
     job = job._replace(files=(File("volumes/" + "x" * 300, b"", 0o600, False),))
-    monkeypatch.setattr(volumes, "_LONGEST_NAME", 500)  # as another kernel's is
+    monkeypatch.setattr(names, "_LONGEST_NAME", 500)  # as another kernel's is
     site.journal.store([job])
     refused = Attempt(
         job.name, submission.REFUSED, "its files cannot be written: File name too long"

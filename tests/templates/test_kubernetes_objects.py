@@ -19,7 +19,8 @@ from templates.build_config import (
     Volumes,
 )
 from templates.errors import PodRejected
-from templates.job import Job, build
+from templates.job import Job
+from templates.job_build import build
 from tests.site import config_map, manifests, pod, secret, sh
 
 CONFIG = BuildConfig(runtime=Runtime("kubernetes"))

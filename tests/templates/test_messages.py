@@ -8,9 +8,8 @@ import pytest
 
 from templates import messages, wire
 from templates.errors import WireError
-from templates.job import Job
+from templates.job import File, Job
 from templates.messages import Delete, LogEnd, LogRequest, Query, Refusal
-from templates.volumes import File
 from tests.mutations import mutants
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"

@@ -10,7 +10,7 @@ import pytest
 
 from templates.build_config import BuildConfig, HostPath, Resources, Runtime, Volumes
 from templates.errors import PodRejected
-from templates.job import build
+from templates.job_build import build
 from tests.site import REPOSITORY, manifests, pod, secret, sh
 
 TEXT = (REPOSITORY / "docs" / "pods.md").read_text(encoding="utf-8")

@@ -8,9 +8,10 @@ import pytest
 
 from templates.build_config import BuildConfig, Claim, HostPath, NfsExport, Volumes
 from templates.errors import PodRejected
+from templates.job import File
 from templates.names import SUBDOMAIN_RULE
 from templates.pod import MAIN, Container, Content, Mount, Pod, Volume
-from templates.volumes import File, Source, sources
+from templates.volumes import Source, sources
 
 CONFIG = BuildConfig(
     volumes=Volumes(

@@ -15,7 +15,8 @@ import pytest
 
 from templates.build_config import KUBERNETES, RUNTIMES, BuildConfig, Resources, Rules, Runtime
 from templates.errors import PodRejected
-from templates.job import Job, build, halves
+from templates.job import Job, halves
+from templates.job_build import build
 from templates.manifests import read_manifests
 from templates.request import read_create_request
 from tests.bench.create_request import body
@@ -312,7 +313,7 @@ def test_the_same_pod_gives_the_same_job() -> None:
 
 def test_a_job_does_not_depend_on_the_order_in_which_python_keeps_sets() -> None:
     program = (
-        "import sys; from tests.templates.test_job import with_everything\n"
+        "import sys; from tests.templates.test_job_build import with_everything\n"
         "for name in sys.argv[1:]: print(with_everything(name))"
     )
     jobs = {
