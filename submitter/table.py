@@ -12,11 +12,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
 from submitter.backends.base import Ticket
+from submitter.job_status import Outlook, is_over, status_of
 from submitter.journal import Tombstone
 from templates.job import Job
 from templates.publications import dump_status
 from templates.results import JobState, Record, fold
-from templates.states import ENDED, Identity, JobStatus, Outlook, accepted, is_over, status_of
+from templates.states import ENDED, Identity, JobStatus, accepted
 
 
 class Found(NamedTuple):

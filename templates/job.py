@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
+MANIFESTS = "secret/manifests.json"  # the file of a job that is objects for another cluster
+
 _FUNCTIONS = "\n# ---- Small tools ----\n"
 
 

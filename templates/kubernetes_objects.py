@@ -17,13 +17,12 @@ from templates.build_config import BuildConfig
 from templates.credentials import pull_secret
 from templates.errors import PodRejected
 from templates.images import full_name
-from templates.job import File
+from templates.job import MANIFESTS, File
 from templates.pod import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe, Security
 from templates.resources import totals
 from templates.volumes import Source, sources
 from templates.wellknown import KUEUE_QUEUE_LABEL, SITE_JOB_LABEL, SITE_POD_ANNOTATION
 
-MANIFESTS = "secret/manifests.json"
 SCRIPT = (
     "#!/bin/bash\n# The pod runs in the site's Kubernetes cluster, not by this script.\nexit 1\n"
 )

@@ -27,8 +27,7 @@ from submitter.errors import BackendUnavailable, Forbidden, NoRoom, SubmitRefuse
 from submitter.journal import read
 from submitter.settings import Pool
 from templates.build_config import KUBERNETES
-from templates.job import Job
-from templates.kubernetes_objects import MANIFESTS
+from templates.job import MANIFESTS, Job
 from templates.wellknown import SITE_DIRECTORY_LABEL, SITE_POOL_LABEL
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from submitter.job_status import Outlook, status_of
 from templates.pod import INIT, MAIN, SIDECAR
 from templates.results import RUNNING, TERMINATED, WAITING, ContainerState, End, JobState
-from templates.states import ENDED, QUEUED, STARTED, Identity, JobStatus, Outlook, status_of
+from templates.states import ENDED, QUEUED, STARTED, Identity, JobStatus
 from tests.plugin_server.pods import job_of
 
 START_MS = 1795021200000

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from plugin_server.bridge import Bridge
+from submitter.job_status import Outlook, status_of
 from templates import messages, publications
 from templates.build_config import BuildConfig
 from templates.job import Job
@@ -21,7 +22,7 @@ from templates.link_settings import LinkSettings
 from templates.messages import LOG_DATA, LogEnd, LogRequest, Refusal
 from templates.publications import Resources, Statuses, dump_status
 from templates.results import JobState
-from templates.states import ENDED, Identity, JobStatus, Outlook, status_of
+from templates.states import ENDED, Identity, JobStatus
 from templates.subjects import (
     ANY,
     CONFIG,

@@ -6,6 +6,7 @@ from itertools import product
 
 import pytest
 
+from submitter.job_status import Outlook, status_of
 from templates.results import RUNNING, TERMINATED, WAITING, ContainerState, End, JobState
 from templates.states import (
     ACCEPTED,
@@ -15,10 +16,8 @@ from templates.states import (
     STARTED,
     Identity,
     JobStatus,
-    Outlook,
     Version,
     accepted,
-    status_of,
 )
 
 JOB = Identity(
