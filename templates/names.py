@@ -9,7 +9,7 @@ import hashlib
 import re
 from functools import lru_cache
 
-from templates.errors import Located, PodRejected
+from templates.errors import ConfigError, Located, PodRejected
 
 LABEL_RULE = "must be 1 to 63 lower-case letters, digits and inner dashes"
 SUBDOMAIN_RULE = "must be lower-case letters, digits, dashes and dots, at most 253"
@@ -26,6 +26,8 @@ _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,63}")
+_ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
+_ROOT_LENGTH = 120
 _FOREIGN = re.compile(r"[^a-z0-9]+")
 _PLAIN_POOL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _EDGE = "p"  # stands beside a dash or underscore that would begin or end a value
@@ -60,6 +62,13 @@ def check_token(where: str, text: object, error: type[Located] = PodRejected) ->
     if type(text) is not str or _TOKEN.fullmatch(text) is None:
         raise error(where, TOKEN_RULE)
     return text
+
+
+def check_root(where: str, root: object) -> str:
+    """Return the text if NATS subjects can begin with it: such tokens, joined by dots."""
+    if type(root) is not str or len(root) > _ROOT_LENGTH or _ROOT.fullmatch(root) is None:
+        raise ConfigError(where, "must be letters, digits, dashes and underscores, between dots")
+    return root
 
 
 def has_long_name(path: str) -> bool:

@@ -25,8 +25,8 @@ import nkeys
 
 from templates import permissions
 from templates.errors import ConfigError, InterlinkNatsError
-from templates.names import check_token
-from templates.subjects import DEFAULT_ROOT, check_root
+from templates.names import check_root, check_token
+from templates.subjects import DEFAULT_ROOT
 
 REGISTER = "nats-site.json"
 

@@ -14,8 +14,8 @@ from marshmallow import ValidationError
 
 from templates import quantity
 from templates.errors import ConfigError, PodRejected
+from templates.names import check_root
 from templates.settings_types import CLAIM_VARIABLES, Choice, Kind, Whole
-from templates.subjects import check_root
 
 LARGEST = 2**31 - 1  # bash and awk count that far everywhere
 

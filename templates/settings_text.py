@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from templates.errors import ConfigError, one_line
+from templates.yaml_text import UniqueKeys
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -53,25 +54,13 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     return table
 
 
-class _Loader(yaml.SafeLoader):
-    """Safe YAML with the plain scalars of YAML 1.2, which refuses a key that stands there twice.
+class _Loader(UniqueKeys, yaml.SafeLoader):
+    """The safe loader with the plain scalars of YAML 1.2.
 
     In YAML 1.1, which PyYAML reads, ``off`` is a boolean, ``010`` is eight and ``1:30`` is ninety.
     """
 
     yaml_implicit_resolvers = _resolvers()
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """Let the last of two equal keys not win in silence."""
-        node = super().compose_mapping_node(anchor)
-        seen = set()
-        for key, _ in node.value:
-            if isinstance(key, yaml.ScalarNode):
-                if key.value in seen:
-                    problem = f"the key {key.value} stands there twice"
-                    raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-                seen.add(key.value)
-        return node
 
 
 def parse(text: str, name: str) -> Any:

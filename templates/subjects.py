@@ -23,10 +23,9 @@ never goes to a subject of ours.
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
-from templates.errors import ConfigError, WireError
+from templates.errors import WireError
 from templates.names import check_token
 
 CREATE = "create"
@@ -48,7 +47,6 @@ _WITH_ITEM = frozenset(
     (DELETE, LOGS, REQUEST_PARTS, ANSWER_PARTS)
 )  # a job, or the id of a large message
 _WITH_POOL = frozenset((CREATE, QUERY, CONFIG, RESOURCES, STATUS, SHUTDOWN))
-_ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
 
 
 class Address(NamedTuple):
@@ -57,13 +55,6 @@ class Address(NamedTuple):
     kind: str
     pool: str = ""
     item: str = ""
-
-
-def check_root(where: str, root: object) -> str:
-    """The text if subjects can begin with it: tokens of letters, digits, dashes, underscores."""
-    if type(root) is not str or len(root) > 120 or _ROOT.fullmatch(root) is None:
-        raise ConfigError(where, "must be letters, digits, dashes and underscores, between dots")
-    return root
 
 
 def subject(root: str, kind: str, pool: str = "", item: str = "") -> str:

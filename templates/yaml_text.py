@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 
 from templates.errors import PodRejected
 
@@ -28,11 +29,11 @@ _FLOAT = "tag:yaml.org,2002:float"
 _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(_SafeLoader):
-    """The safe loader without dates and numbers of base 60, for which no key stands there twice."""
+class UniqueKeys(SafeConstructor):
+    """The part of a safe loader that refuses a mapping with a key that stands there twice."""
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """What one document says, once it is known to say nothing twice."""
+        """Return what a document says, once it is known to say nothing twice."""
         _refuse_twice(node)
         return super().construct_document(node)
 
@@ -60,6 +61,10 @@ def _refuse_twins(keys: list[yaml.ScalarNode]) -> None:
             problem = f"the key {key.value[:80]} stands there twice"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
         names.add(key.value)
+
+
+class _Loader(UniqueKeys, _SafeLoader):
+    """The safe loader without dates and numbers of base 60."""
 
 
 _NUMBERS = (

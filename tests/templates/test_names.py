@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from templates.errors import ConfigError, PodRejected
 from templates.names import (
+    check_root,
     check_token,
     flavor_name,
     is_label,
@@ -274,3 +275,17 @@ def test_a_name_that_is_too_long_is_cut(length: int) -> None:
     names = {flavor_name(queue, "group", pool) for pool in ("pool-1", "pool-2", "Pool_3")}
     assert len(names) == 3
     assert all(is_subdomain(name) and name.startswith(queue[:200]) for name in names)
+
+
+@pytest.mark.parametrize("root", ["a", "a.b", "A-1_x.y", "x" * 120])
+def test_roots(root: str) -> None:
+    assert check_root("nats.root", root) == root
+
+
+@pytest.mark.parametrize(
+    "root", ["", ".", "a.", ".a", "a..b", "*", "a.>", "a b", "x" * 121, None, 5]
+)
+def test_what_is_no_root(root: object) -> None:
+    with pytest.raises(ConfigError) as caught:
+        check_root("nats.root", root)
+    assert str(caught.value).startswith("nats.root: must be letters")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from templates import subjects
-from templates.errors import ConfigError, WireError
-from templates.subjects import ANY, Address, check_root, is_inbox, parse, subject
+from templates.errors import WireError
+from templates.subjects import ANY, Address, is_inbox, parse, subject
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 ALL = [
@@ -75,20 +75,6 @@ def test_what_is_no_subject_of_ours_is_refused(text: str) -> None:
     with pytest.raises(WireError) as caught:
         parse("interlink", text)
     assert str(caught.value).isprintable()
-
-
-@pytest.mark.parametrize("root", ["a", "a.b", "A-1_x.y", "x" * 120])
-def test_roots(root: str) -> None:
-    assert check_root("nats.root", root) == root
-
-
-@pytest.mark.parametrize(
-    "root", ["", ".", "a.", ".a", "a..b", "*", "a.>", "a b", "x" * 121, None, 5]
-)
-def test_what_is_no_root(root: object) -> None:
-    with pytest.raises(ConfigError) as caught:
-        check_root("nats.root", root)
-    assert str(caught.value).startswith("nats.root: must be letters")
 
 
 @pytest.mark.parametrize(
