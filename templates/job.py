@@ -55,6 +55,10 @@ class Job(NamedTuple):
 
 
 def halves(script: str) -> tuple[str, str]:
-    """Split a job.sh into the pod's own half and the functions, which many scripts share."""
+    """Split a job.sh into the pod's own half and the functions, which many scripts share.
+
+    A message has equal functions once. To compress whole scripts instead takes six times the CPU at
+    both ends (140 us for a job, not 23), and of 100 jobs the message is a third larger.
+    """
     at = script.find(_FUNCTIONS)
     return (script[:at], script[at:]) if at > 0 else (script, "")
