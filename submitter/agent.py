@@ -54,16 +54,19 @@ class Agent:
         self._subscribe(root)
 
     def _subscribe(self, root: str) -> None:
-        pool, hear = self.pool, self._link.subscribe
-        for kind, handler in (
-            (subjects.DELETE, self._delete),
-            (subjects.LOGS, self._log),
-        ):
-            hear(subjects.subject(root, kind, pool, subjects.ANY), handler, queue=pool)
-        hear(subjects.subject(root, subjects.CREATE, pool), self._create, queue=pool)
-        hear(subjects.subject(root, subjects.QUERY, pool), self._query, queue=pool)
-        hear(subjects.subject(root, subjects.SHUTDOWN, pool), self._shutdown)
-        hear(subjects.subject(root, subjects.HELLO), self._hello)
+        handlers = {
+            subjects.CREATE: self._create,
+            subjects.DELETE: self._delete,
+            subjects.LOGS: self._log,
+            subjects.QUERY: self._query,
+            subjects.SHUTDOWN: self._shutdown,
+            subjects.HELLO: self._hello,
+        }
+        for row in subjects.heard_by(subjects.SITE):
+            if row.kind in handlers:  # parts are subscribed to one by one
+                where = subjects.subject(root, row.kind, self.pool, subjects.ANY)
+                queue = subjects.queue_group(row, self.pool)
+                self._link.subscribe(where, handlers[row.kind], queue)
 
     async def start(self) -> None:
         """Learn what is there, and begin to publish; raises ``OSError``."""

@@ -11,20 +11,20 @@ import asyncio
 import contextlib
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Iterator
-from typing import Callable, NamedTuple
+from collections.abc import AsyncIterator, Awaitable
+from typing import Callable
 from urllib.parse import urlsplit
 
 from submitter.reporting import Report
 from submitter.settings import PROGRAM, Settings
-from templates import messages, subjects
+from templates import messages
 from templates.asking import LinkError
 from templates.errors import ConfigError, one_line
 from templates.link import Link, Request
 from templates.link_settings import LinkSettings, connect_options
 from templates.messages import UNAVAILABLE, Refusal
 from templates.program_settings import link_settings
-from templates.subjects import subject
+from templates.subjects import SITE, SubjectRow, heard_by, published_by, queue_group, subject
 
 TIMEOUT_S = 8.0
 POLL_S = 0.05
@@ -32,13 +32,6 @@ PORTS = {"wss": 443, "ws": 80, "tls": 4222, "nats": 4222}
 PROBE = "check"
 CHECKING = Refusal(UNAVAILABLE, "the site is being checked", True)
 MEND_RIGHTS = "give the site's user this right (scripts/nats-site add writes them all)"
-
-
-class Wish(NamedTuple):
-    """A right that the service needs."""
-
-    subject: str
-    queue: str = ""
 
 
 async def check(settings: Settings, report: Report) -> None:
@@ -179,10 +172,11 @@ async def _check_rights(settings: Settings, wanted: LinkSettings, report: Report
     root = settings.nats.root
     for pool in settings.pools:
         missing = [f"publish {s}" for s in await _unsayable(root, pool.name, wanted)]
-        for wish in _hearings(root, pool.name):
-            if not await _may_hear(wish, root, pool.name, wanted):
-                queue = f" (queue group {wish.queue})" if wish.queue else ""
-                missing.append(f"subscribe {wish.subject}{queue}")
+        for row in heard_by(SITE):
+            if not await _may_hear(row, root, pool.name, wanted):
+                where, queue = _probe(row, root, pool.name), queue_group(row, pool.name)
+                group = f" (queue group {queue})" if queue else ""
+                missing.append(f"subscribe {where}{group}")
         if missing:
             words = "the server does not permit: " + ", ".join(missing)
             report.wrong(f"pool {pool.name}: rights", words, MEND_RIGHTS)
@@ -190,24 +184,20 @@ async def _check_rights(settings: Settings, wanted: LinkSettings, report: Report
             report.ok(f"pool {pool.name}: rights", "all subjects of the pool")
 
 
-def _hearings(root: str, pool: str) -> Iterator[Wish]:
-    """Subscriptions within those of the service, but where nothing is ever sent, if possible."""
-    for kind in (subjects.CREATE, subjects.DELETE, subjects.LOGS, subjects.QUERY):
-        yield Wish(subject(root, kind, pool, PROBE), pool)
-    yield Wish(subject(root, subjects.ANSWER_PARTS, pool, PROBE))
-    yield Wish(subject(root, subjects.SHUTDOWN, pool))
-    yield Wish(subject(root, subjects.HELLO))
+def _probe(row: SubjectRow, root: str, pool: str) -> str:
+    """Return a subject of this kind: one that nothing is ever sent on, where there is one."""
+    return subject(root, row.kind, pool, PROBE)
 
 
-async def _may_hear(wish: Wish, root: str, pool: str, wanted: LinkSettings) -> bool:
-    """A subscription that is not permitted keeps a link from connecting."""
+async def _may_hear(row: SubjectRow, root: str, pool: str, wanted: LinkSettings) -> bool:
+    """Return whether a subscription is permitted: one that is not keeps a link from connecting."""
     link = Link(wanted, root)
 
     async def refuse(request: Request) -> None:
-        if wish.queue:
+        if row.queued:
             await request.answer(pool, messages.refusal(CHECKING))
 
-    link.subscribe(wish.subject, refuse, wish.queue)
+    link.subscribe(_probe(row, root, pool), refuse, queue_group(row, pool))
     try:
         await asyncio.wait_for(_begun(link), TIMEOUT_S)
     except (LinkError, asyncio.TimeoutError):
@@ -218,14 +208,13 @@ async def _may_hear(wish: Wish, root: str, pool: str, wanted: LinkSettings) -> b
 
 
 async def _unsayable(root: str, pool: str, wanted: LinkSettings) -> list[str]:
-    """Subjects that we may not publish to; what is said there has a version that nobody reads."""
-    kinds = (subjects.CONFIG, subjects.RESOURCES, subjects.STATUS, subjects.REQUEST_PARTS)
+    """Return subjects that we may not publish to; nobody reads the version that is said there."""
     link, missing = Link(wanted, root), []
     try:
         await asyncio.wait_for(_begun(link), TIMEOUT_S)
-        for kind in kinds:
+        for row in published_by(SITE):
             link.complaints.clear()
-            where = subject(root, kind, pool, PROBE)
+            where = _probe(row, root, pool)
             await link.publish(where, {"v": 0})
             await link.settle()
             if link.complaints:

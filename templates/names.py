@@ -20,6 +20,7 @@ SUBDOMAIN_LENGTH = 253
 
 _LONGEST_NAME = 255  # bytes of a file's name, the kernel's limit
 _SURELY_SHORT = _LONGEST_NAME // 4  # so many characters are never too many bytes
+_ROOT_LENGTH = 120
 _STEM_LENGTH = 24
 _UUID_LENGTH = 36
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
@@ -27,7 +28,6 @@ _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
-_ROOT_LENGTH = 120
 _FOREIGN = re.compile(r"[^a-z0-9]+")
 _PLAIN_POOL = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 _EDGE = "p"  # stands beside a dash or underscore that would begin or end a value
@@ -65,14 +65,14 @@ def check_token(where: str, text: object, error: type[Located] = PodRejected) ->
 
 
 def check_root(where: str, root: object) -> str:
-    """Return the text if NATS subjects can begin with it: such tokens, joined by dots."""
+    """Return the text if all NATS subjects can begin with it."""
     if type(root) is not str or len(root) > _ROOT_LENGTH or _ROOT.fullmatch(root) is None:
         raise ConfigError(where, "must be letters, digits, dashes and underscores, between dots")
     return root
 
 
 def has_long_name(path: str) -> bool:
-    """Whether a part of a path is longer than the kernel lets a file's name be."""
+    """Return whether a part of a path is longer than the kernel lets a file's name be."""
     if len(path) <= _SURELY_SHORT:
         return False
     return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))

@@ -26,7 +26,7 @@ import nkeys
 from templates import permissions
 from templates.errors import ConfigError, InterlinkNatsError
 from templates.names import check_root, check_token
-from templates.subjects import DEFAULT_ROOT
+from templates.subjects import DEFAULT_ROOT, ROLES
 
 REGISTER = "nats-site.json"
 
@@ -60,7 +60,7 @@ include "users.conf"
 
 
 class User(NamedTuple):
-    """One user of the server; without pools it is one of ``permissions.ROLES``."""
+    """One user of the server; without pools it is one of ``subjects.ROLES``."""
 
     public_key: str
     pools: tuple[str, ...] = ()
@@ -136,12 +136,12 @@ def init_server(arguments: argparse.Namespace) -> str:
     if not conf.exists():
         words = {"port": arguments.port, "cert": arguments.cert, "key": arguments.key}
         _write(conf, SERVER.format(conf=conf, **words))
-    for role in permissions.ROLES:
+    for role in ROLES:
         register.users[role] = User(_new_key(folder, role))
     _save(folder, register)
     return (
         f"{conf} is the server's configuration: look through it, then start the server.\n"
-        f"{folder}/credentials holds the keys of {', '.join(permissions.ROLES)}: "
+        f"{folder}/credentials holds the keys of {', '.join(ROLES)}: "
         "take them to the cluster.\n"
         f"Add the first site: nats-site add SITE POOL --dir {folder}\n"
     )
@@ -225,7 +225,7 @@ def _reload(folder: Path) -> str:
 
 
 def _site_name(name: str) -> str:
-    if name in permissions.ROLES:
+    if name in ROLES:
         raise ConfigError(name, "is the name of a user in the cluster: call the site another name")
     return check_token("site", name, ConfigError)
 

@@ -1,4 +1,4 @@
-"""What each of our users may publish and hear at the NATS server, and the server's words for it.
+"""Permissions of our users at the NATS server, as they follow from the table of subjects.
 
 Only what is listed is allowed. A site is confined to its own pools and its own inbox; it answers
 only where a message to one of its pools has asked for an answer. See ``subjects.py`` for why nobody
@@ -11,20 +11,22 @@ import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from templates import subjects
-from templates.subjects import ANY, subject
-
-PLUGIN = "plugin"
-KUEUE = "kueue"
-OPERATOR = "operator"
-ROLES = (PLUGIN, KUEUE, OPERATOR)
+from templates.subjects import (
+    ANY,
+    NO_TOKENS,
+    SITE,
+    SubjectRow,
+    heard_by,
+    published_by,
+    queue_group,
+    subject,
+)
 
 ANSWERS_S = 120  # how long an answer may follow
-MOST_ANSWERS = 512  # messages in one answer: a window of a log; any other answer is one message
 
 
 class Permissions(NamedTuple):
-    """What one user may do; a subscription with a queue group is ``<subject> <group>``."""
+    """The rights of one user; a subscription with a queue group is ``<subject> <group>``."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -32,73 +34,58 @@ class Permissions(NamedTuple):
 
 
 def inbox_of(user: str) -> str:
-    """What all inboxes of a user begin with; nobody else may listen there."""
+    """Return what all inboxes of a user begin with; nobody else may listen there."""
     return f"_INBOX_{user}"
 
 
 def bucket_of(site: str) -> str:
-    """The bucket of the key-value store that a site may have; made by the server's admin."""
+    """Return the name of a site's bucket in the key-value store; the server's admin makes it."""
     return f"tokens-{site}"
 
 
 def key_of_bucket(bucket: str, key: str) -> str:
-    """Where the value of a key is published."""
+    """Return the subject that the value of a key is published on."""
     return f"$KV.{bucket}.{key}"
 
 
 def question_to_bucket(bucket: str) -> str:
-    """Where the last value of a key is asked for."""
+    """Return the subject that the last value of a key is requested on."""
     return f"$JS.API.STREAM.MSG.GET.KV_{bucket}"
 
 
 def of_site(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
-    """A site's submitter: it serves its pools, and speaks for nobody else."""
+    """Return those of a site's submitter: it serves its pools, and speaks for nobody else."""
     publish: list[str] = []
-    subscribe = [subject(root, subjects.HELLO), f"{inbox_of(site)}.>"]
+    subscribe = [subject(root, row.kind) for row in heard_by(SITE) if row.tokens == NO_TOKENS]
+    subscribe.append(f"{inbox_of(site)}.>")
     for pool in pools:
-        spoken = (subjects.CONFIG, subjects.RESOURCES, subjects.STATUS)
-        publish += [subject(root, kind, pool) for kind in spoken]
-        publish.append(subject(root, subjects.REQUEST_PARTS, pool, ANY))
-        shared = (subjects.CREATE, subjects.DELETE, subjects.LOGS, subjects.QUERY)
-        subscribe += [f"{subject(root, kind, pool, ANY)} {pool}" for kind in shared]
-        subscribe.append(subject(root, subjects.ANSWER_PARTS, pool, ANY))
-        subscribe.append(subject(root, subjects.SHUTDOWN, pool))
+        publish += [subject(root, row.kind, pool, ANY) for row in published_by(SITE)]
+        of_pool = [row for row in heard_by(SITE) if row.tokens != NO_TOKENS]
+        subscribe += [_subscription(root, row, pool) for row in of_pool]
     if bucket:
         publish += [key_of_bucket(bucket, ANY), question_to_bucket(bucket)]
-    return Permissions(tuple(publish), tuple(subscribe), MOST_ANSWERS)
+    return Permissions(tuple(publish), tuple(subscribe), _answers(SITE))
 
 
 def of_role(root: str, role: str) -> Permissions:
-    """One of ``ROLES``, all of them in the cluster."""
-    inbox = f"{inbox_of(role)}.>"
-    if role == KUEUE:
-        publish, heard = (subjects.HELLO,), (subjects.RESOURCES,)
-        return Permissions(_any(root, publish), (*_any(root, heard), inbox))
-    if role == OPERATOR:
-        return Permissions(_any(root, (subjects.SHUTDOWN,)), (inbox,))
-    publish_kinds = (
-        subjects.CREATE,
-        subjects.DELETE,
-        subjects.LOGS,
-        subjects.QUERY,
-        subjects.ANSWER_PARTS,
-        subjects.HELLO,
-    )
-    heard_kinds = (
-        subjects.CONFIG,
-        subjects.RESOURCES,
-        subjects.STATUS,
-        subjects.REQUEST_PARTS,
-    )
-    return Permissions(_any(root, publish_kinds), (*_any(root, heard_kinds), inbox), 1)
+    """Return those of one of ``subjects.ROLES``, all of them in the cluster."""
+    publish = tuple(subject(root, row.kind, ANY, ANY) for row in published_by(role))
+    subscribe = tuple(subject(root, row.kind, ANY, ANY) for row in heard_by(role))
+    return Permissions(publish, (*subscribe, f"{inbox_of(role)}.>"), _answers(role))
 
 
-def _any(root: str, kinds: Iterable[str]) -> tuple[str, ...]:
-    return tuple(subject(root, kind, ANY, ANY) for kind in kinds)
+def _subscription(root: str, row: SubjectRow, pool: str) -> str:
+    """Return a subject with its queue group, as the server writes it."""
+    return f"{subject(root, row.kind, pool, ANY)} {queue_group(row, pool)}".rstrip()
+
+
+def _answers(user: str) -> int:
+    """Return how many messages may answer one: as the longest answer needs."""
+    return max((row.answers for row in heard_by(user)), default=0)
 
 
 def server_words(public_key: str, may: Permissions) -> str:
-    """One user in the configuration of nats-server."""
+    """Return one user as the configuration of nats-server has it."""
     permissions: dict[str, object] = {
         "publish": {"allow": list(may.publish)},
         "subscribe": {"allow": list(may.subscribe)},

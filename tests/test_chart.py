@@ -30,6 +30,11 @@ def test_the_page_is_made_from_the_comments() -> None:
     assert page == chart_readme.page(TEXT), "scripts/chart-readme writes it anew"
 
 
+def test_the_subjects_are_those_of_the_programs() -> None:
+    table = (CHART / "files" / "subjects.json").read_text(encoding="utf-8")
+    assert table == chart_readme.subjects(), "scripts/chart-readme writes it anew"
+
+
 def test_every_value_has_a_comment() -> None:
     explained = {value.path for value in chart_readme.values(TEXT)}
     lists = {"virtualNodes"}  # what is in them is a default

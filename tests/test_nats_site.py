@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 
-from templates import nats_site, permissions
+from templates import nats_site, permissions, subjects
 from templates.link import Link, Request
-from templates.permissions import KUEUE, OPERATOR, PLUGIN
+from templates.subjects import KUEUE, OPERATOR, PLUGIN
 from tests.nats_server import program
 from tests.nats_users import Site, started
 
@@ -286,9 +286,9 @@ def overlap(one: str, other: str) -> bool:
     return len(ones) == len(others)
 
 
-@pytest.mark.parametrize("name", ["alpha", *permissions.ROLES])
+@pytest.mark.parametrize("name", ["alpha", *subjects.ROLES])
 def test_nobody_may_both_say_and_hear_a_subject(name: str) -> None:
-    if name in permissions.ROLES:
+    if name in subjects.ROLES:
         may = permissions.of_role("interlink", name)
     else:
         may = permissions.of_site("interlink", name, ("a1", "a2"))
@@ -324,7 +324,7 @@ def serving(alpha: Link) -> Link:
         await request.answer("a1", {"echo": asked.get("text", ""), "at": request.subject})
 
     async def stream(request: Request) -> None:
-        for number in range(permissions.MOST_ANSWERS):
+        for number in range(subjects.STREAM):
             await alpha.publish_raw(request.reply, b"D%d" % number)
 
     for pool in ("a1", "a2"):
@@ -352,8 +352,8 @@ def test_a_window_of_a_log_may_have_as_many_messages_as_the_site_may_send(site: 
         alpha, plugin = serving(site.link("alpha")), site.link(PLUGIN)
         async with started(alpha, plugin), plugin.stream() as (inbox, following):
             await plugin.publish_request(f"interlink.logs.a1.{JOB}", inbox, {})
-            lines = [await following(20) for _ in range(permissions.MOST_ANSWERS)]
-        assert lines == [b"D%d" % number for number in range(permissions.MOST_ANSWERS)]
+            lines = [await following(20) for _ in range(subjects.STREAM)]
+        assert lines == [b"D%d" % number for number in range(subjects.STREAM)]
 
     asyncio.run(attempt())
 
@@ -378,7 +378,7 @@ def test_a_site_publishes_and_the_cluster_hears(site: Site) -> None:
 def test_the_cluster_speaks_and_the_sites_hear(site: Site) -> None:
     async def attempt() -> None:
         ear, alpha, beta = Ear(), site.link("alpha"), site.link("beta")
-        plugin, kueue, operator = (site.link(role) for role in permissions.ROLES)
+        plugin, kueue, operator = (site.link(role) for role in subjects.ROLES)
         ear.on("alpha", alpha, "interlink.hello", "interlink.shutdown.a1", "interlink.shutdown.a2")
         ear.on("beta", beta, "interlink.hello", "interlink.shutdown.b")
         async with started(alpha, beta, plugin, kueue, operator):

@@ -68,42 +68,52 @@ projected:
     {{- end }}
 {{- end }}
 
-{{/* What users may publish and hear; templates/permissions.py of the project has the reasons, and a test compares. */}}
+{{/* What users may publish and hear, by the table in files/subjects.json: (list $ role) and (list $ site). */}}
 {{- define "interlink.natsRole" -}}
-{{- $r := index . 0 -}}
+{{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
-{{- if eq $role "plugin" }}
-publish: ["{{ $r }}.create.*", "{{ $r }}.delete.*.*", "{{ $r }}.logs.*.*", "{{ $r }}.query.*", "{{ $r }}.answerparts.*.*", "{{ $r }}.hello"]
-subscribe: ["{{ $r }}.config.*", "{{ $r }}.resources.*", "{{ $r }}.status.*", "{{ $r }}.requestparts.*.*", "_INBOX_plugin.>"]
-answers: 1
-{{- else if eq $role "kueue" }}
-publish: ["{{ $r }}.hello"]
-subscribe: ["{{ $r }}.resources.*", "_INBOX_kueue.>"]
-{{- else }}
-publish: ["{{ $r }}.shutdown.*"]
-subscribe: ["_INBOX_operator.>"]
-{{- end }}
+{{- $publish := list -}}
+{{- $subscribe := list -}}
+{{- $answers := 0 -}}
+{{- range $root.Files.Get "files/subjects.json" | fromJsonArray -}}
+{{- $subject := printf "%s.%s%s" $root.Values.subjectRoot .kind (repeat (int .tokens) ".*") -}}
+{{- if has $role .publishers }}{{ $publish = append $publish $subject }}{{ end -}}
+{{- if has $role .hearers -}}
+{{- $subscribe = append $subscribe $subject -}}
+{{- $answers = max $answers (int .answers) -}}
+{{- end -}}
+{{- end -}}
+publish: {{ toRawJson $publish }}
+subscribe: {{ toRawJson (append $subscribe (printf "_INBOX_%s.>" $role)) }}
+answers: {{ $answers }}
 {{- end }}
 
 {{- define "interlink.natsSite" -}}
-{{- $r := index . 0 -}}
+{{- $root := index . 0 -}}
 {{- $site := index . 1 -}}
 {{- $publish := list -}}
-{{- $subscribe := list (printf "%s.hello" $r) (printf "_INBOX_%s.>" $site.name) -}}
+{{- $everywhere := list -}}
+{{- $subscribe := list -}}
+{{- $answers := 0 -}}
+{{- $table := $root.Files.Get "files/subjects.json" | fromJsonArray -}}
+{{- range $table -}}
+{{- if has "site" .hearers -}}
+{{- $answers = max $answers (int .answers) -}}
+{{- if eq (int .tokens) 0 }}{{ $everywhere = append $everywhere (printf "%s.%s" $root.Values.subjectRoot .kind) }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- range $pool := $site.pools -}}
-{{- range $kind := list "config" "resources" "status" -}}
-{{- $publish = append $publish (printf "%s.%s.%s" $r $kind $pool) -}}
+{{- range $row := $table -}}
+{{- if gt (int .tokens) 0 -}}
+{{- $subject := printf "%s.%s.%s%s" $root.Values.subjectRoot .kind $pool (repeat (int (sub .tokens 1)) ".*") -}}
+{{- if has "site" .publishers }}{{ $publish = append $publish $subject }}{{ end -}}
+{{- if has "site" .hearers }}{{ $subscribe = append $subscribe (ternary (printf "%s %s" $subject $pool) $subject .queued) }}{{ end -}}
 {{- end -}}
-{{- $publish = append $publish (printf "%s.requestparts.%s.*" $r $pool) -}}
-{{- range $kind := list "create.%s" "delete.%s.*" "logs.%s.*" "query.%s" -}}
-{{- $subscribe = append $subscribe (printf "%s.%s %s" $r (printf $kind $pool) $pool) -}}
 {{- end -}}
-{{- $subscribe = append $subscribe (printf "%s.answerparts.%s.*" $r $pool) -}}
-{{- $subscribe = append $subscribe (printf "%s.shutdown.%s" $r $pool) -}}
 {{- end -}}
 publish: {{ toRawJson $publish }}
-subscribe: {{ toRawJson $subscribe }}
-answers: 512
+subscribe: {{ toRawJson (concat $everywhere (list (printf "_INBOX_%s.>" $site.name)) $subscribe) }}
+answers: {{ $answers }}
 {{- end }}
 
 {{/* One user in the server's words: (list who permissions), where who proves it by a variable or a public key. */}}

@@ -1,7 +1,7 @@
-"""chart/README.md, from the comments of chart/values.yaml.
+"""chart/README.md from the comments of chart/values.yaml, chart/files/subjects.json from ``TABLE``.
 
-    python -m scripts.lib.chart_readme          prints it
-    python -m scripts.lib.chart_readme --write  writes it
+    python -m scripts.lib.chart_readme          prints the page
+    python -m scripts.lib.chart_readme --write  writes both
 
 Every key of values.yaml stands below a comment of its own. Keys below a default that is an empty
 map or list are the user's, and what is inside of a default is part of it.
@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
+
+from templates.subjects import TABLE
 
 CHART = Path(__file__).resolve().parent.parent.parent / "chart"
 HEAD = """\
@@ -89,11 +91,18 @@ def _shown(default: Any) -> str:
     return json.dumps(default).replace("|", "&#124;")
 
 
+def subjects() -> str:
+    """Return the table of NATS subjects, a row in each line."""
+    rows = ",\n".join(json.dumps(row._asdict()) for row in TABLE)
+    return f"[\n{rows}\n]\n"
+
+
 def main(argv: list[str]) -> None:
-    """Print the page, or write it."""
+    """Print the page, or write all that is made."""
     text = page((CHART / "values.yaml").read_text(encoding="utf-8"))
     if argv == ["--write"]:
         (CHART / "README.md").write_text(text, encoding="utf-8")
+        (CHART / "files" / "subjects.json").write_text(subjects(), encoding="utf-8")
     else:
         sys.stdout.write(text)
 

@@ -17,7 +17,7 @@ from kueue_nats.settings import load as load_kueue
 from plugin_server.settings import load as load_plugin
 from submitter import settings_file
 from submitter.backends import make
-from templates import permissions
+from templates import permissions, subjects
 from tests.chart.golden import GOLDEN, golden
 from tests.chart.helm import (
     CHART,
@@ -194,7 +194,7 @@ def users(text: str) -> dict[str, permissions.Permissions]:
 
 def test_users_may_what_the_project_says_and_no_more() -> None:
     root = EVERYTHING["subjectRoot"]
-    expected = {role: permissions.of_role(root, role) for role in permissions.ROLES}
+    expected = {role: permissions.of_role(root, role) for role in subjects.ROLES}
     for site in EVERYTHING["nats"]["sites"]:
         who = site.get("nkey", site["name"])
         expected[who] = permissions.of_site(root, site["name"], site["pools"])

@@ -20,6 +20,7 @@ from submitter import check, check_files, check_nats
 from submitter.check_files import file_system
 from submitter.reporting import Report
 from submitter.settings import Pool
+from templates import subjects
 from templates.build_config import BuildConfig, Runtime, Script
 from tests import oidc
 from tests.nats_server import NatsServer
@@ -345,9 +346,9 @@ def test_requests_that_meet_a_check_are_put_off(site: Site) -> None:
         begun = check_nats._begun
         check_nats._begun = slow
         try:
-            wish = check_nats.Wish("interlink.query.a1", "a1")
+            (row,) = (row for row in subjects.TABLE if row.kind == subjects.QUERY)
             settings = site.link("alpha")._settings
-            assert await check_nats._may_hear(wish, "interlink", "a1", settings)
+            assert await check_nats._may_hear(row, "interlink", "a1", settings)
         finally:
             check_nats._begun = begun
             await plugin.stop()

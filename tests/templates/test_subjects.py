@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from templates import subjects
@@ -9,19 +12,12 @@ from templates.errors import WireError
 from templates.subjects import ANY, Address, is_inbox, parse, subject
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
+ITEMS = {subjects.DELETE: JOB, subjects.LOGS: JOB}
 ALL = [
-    (subjects.CREATE, "p", ""),
-    (subjects.DELETE, "p", JOB),
-    (subjects.LOGS, "p", JOB),
-    (subjects.REQUEST_PARTS, "p", "0a"),
-    (subjects.ANSWER_PARTS, "p", "0a"),
-    (subjects.QUERY, "p", ""),
-    (subjects.CONFIG, "p", ""),
-    (subjects.RESOURCES, "p", ""),
-    (subjects.STATUS, "p", ""),
-    (subjects.SHUTDOWN, "p", ""),
-    (subjects.HELLO, "", ""),
+    (row.kind, *("p", ITEMS.get(row.kind, "0a"))[: row.tokens], *[""] * (2 - row.tokens))
+    for row in subjects.TABLE
 ]
+PROTOCOL = Path(__file__).resolve().parents[2] / "docs" / "protocol.md"
 
 
 @pytest.mark.parametrize("root", ["interlink", "lab.interlink", "a-b_C.9"])
@@ -35,9 +31,16 @@ def test_the_documented_subjects_are_these() -> None:
     assert subject("interlink", subjects.STATUS, "p", ANY) == "interlink.status.p"
     assert subject("interlink", subjects.LOGS, ANY, ANY) == "interlink.logs.*.*"
     assert subject("interlink", subjects.HELLO) == "interlink.hello"
-    assert subjects.__doc__ is not None
-    for kind, _, _ in ALL:
-        assert f"<root>.{kind}" in subjects.__doc__
+    documented = re.findall(r"<root>\.(\w+)([.<>\w]*) +(?:request|publish)", subjects.__doc__ or "")
+    assert documented == [(row.kind, shown(row)) for row in subjects.TABLE]
+    page = PROTOCOL.read_text(encoding="utf-8")
+    documented = re.findall(r"^\| `<root>\.(\w+)([.<>\w]*)` \|", page, re.MULTILINE)
+    assert sorted(documented) == sorted((row.kind, shown(row)) for row in subjects.TABLE)
+
+
+def shown(row: subjects.SubjectRow) -> str:
+    item = "<job>" if row.kind in ITEMS else "<id>"
+    return "".join(f".{token}" for token in ("<pool>", item)[: row.tokens])
 
 
 @pytest.mark.parametrize("bad", ["", ">", "a.b", "a b", "a\n", "x" * 64, "é", "*x"])
