@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from submitter import settings_file
+from submitter import backends, settings_file
 from submitter.reporting import Report
 from submitter.settings import Pool, Settings
 
@@ -86,24 +86,17 @@ def check_directory(pool: Pool, report: Report) -> None:
 
 def _check_file_system(pool: Pool, report: Report) -> None:
     what, kind = f"pool {pool.name}: file system", file_system(pool.directory)
+    is_shared = backends.known_class(pool).needs_shared_directory(pool)
     if kind in FLEETING:
         words = f"{pool.directory} is in memory ({kind}): all jobs are lost when this machine boots"
         report.wrong(what, words, "take a directory on a disk")
-    elif kind in LOCAL and _is_seen_by_nodes(pool):
+    elif kind in LOCAL and is_shared:
         words = f"{pool.directory} is on a disk of this machine ({kind})"
         report.note(what, f"{words}: fine where this machine exports it, and every node sees it so")
-    elif not _is_seen_by_nodes(pool):
+    elif not is_shared:
         report.ok(what, kind)
     else:
         report.note(what, f"{kind}: every node must see it as {pool.directory}")
-
-
-def _is_seen_by_nodes(pool: Pool) -> bool:
-    """Whether nodes have to see the directory: HTCondor can send what is in it."""
-    return (
-        pool.backend not in ("host", "podman", "kubernetes")
-        and pool.options.get("shared") is not False
-    )
 
 
 def _try_out(folder: str) -> None:

@@ -19,18 +19,29 @@ BACKENDS = {
 """Name in the configuration -> module and class; only the one in use is imported."""
 
 
-def make(pool: Pool, ask: AskNats = nobody) -> Backend:
-    """The batch system that a pool names."""
+def class_of(pool: Pool) -> type[Backend]:
+    """Return the class of the batch system that a pool names."""
     place = BACKENDS.get(pool.backend)
     if place is None:
         known = ", ".join(sorted(BACKENDS))
         raise ConfigError(f"pool {pool.name}: backend", f"must be one of {known}")
     module, _, name = place.partition(":")
     try:
-        backend = getattr(importlib.import_module(module), name)
+        found: type[Backend] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
         what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
         raise ConfigError(f"pool {pool.name}: backend", what) from None
-    made: Backend = backend(pool)
-    made.reach_nats(ask)
-    return made
+    return found
+
+
+def make(pool: Pool, ask: AskNats = nobody) -> Backend:
+    """Return the batch system that a pool names."""
+    return class_of(pool)(pool, ask)
+
+
+def known_class(pool: Pool) -> type[Backend]:
+    """Return the class, or the base of all where there is none: ``make`` says why."""
+    try:
+        return class_of(pool)
+    except ConfigError:
+        return Backend

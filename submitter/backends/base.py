@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from submitter.asking_nats import AskNats
+from submitter.asking_nats import AskNats, nobody
 from submitter.settings import Pool
 from templates.job import Job
 from templates.states import QUEUED
@@ -44,6 +44,17 @@ class Sighting(NamedTuple):
     """Whether it waits for the second time: it has been started, and put back into the queue."""
 
 
+class Finding(NamedTuple):
+    """Something that people should know of how a batch system can be used from here."""
+
+    subject: str
+    message: str
+    hint: str = ""
+    """Of what is wrong: how to mend it."""
+    uncertain: bool = False
+    """Whether it may be wrong, but need not be."""
+
+
 class Backend(ABC):
     """One pool's batch system.
 
@@ -70,12 +81,17 @@ class Backend(ABC):
     brings_logs: bool = False
     """Whether logs have to be brought from the batch system when somebody asks for them."""
 
-    def __init__(self, pool: Pool) -> None:
+    runs_here: bool = False
+    """Whether jobs run on this very machine, and need what is installed here."""
+
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        """Take the settings of a pool, and a way to ask on the submitter's connection to NATS."""
         self.pool = pool
 
-    def reach_nats(self, ask: AskNats) -> None:
-        """Called before all others: how to ask on the submitter's own connection, for who must."""
-        return
+    @classmethod
+    def needs_shared_directory(cls, pool: Pool) -> bool:
+        """Return whether every node has to see the pool's directory."""
+        return True
 
     def check(self, job: Job) -> None:
         """Raise ``Forbidden`` for a job that this batch system can never run."""
@@ -118,12 +134,9 @@ class Backend(ABC):
         """Remove what jobs have left whose directories are gone: at the start, and now and then."""
         return
 
-    def known_by(self) -> str:
-        """By what the batch system knows us, where that is not our user: for people.
-
-        ``BackendUnavailable`` where we do not have it now.
-        """
-        return ""
+    def examine(self) -> Iterator[Finding]:
+        """Yield what ``interlink-submitter check`` should say, besides the capacity."""
+        return iter(())
 
     @abstractmethod
     def capacity(self) -> dict[str, str]:

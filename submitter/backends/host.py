@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
 from submitter import command
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends import host_options
 from submitter.backends import host_room as room
 from submitter.backends.base import Backend, Sighting, Ticket
@@ -75,9 +76,10 @@ class Host(Backend):
     visible_after_s = 0.0  # what is not found was not started
     lost_after_s = 3.0
     urgent_s = 1.0
+    runs_here = True
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
         self._boot = boot_id()
         self._cgroups = cgroup_base()
         self._running = f"{pool.directory}/running"
@@ -89,6 +91,10 @@ class Host(Backend):
         self._taken: dict[str, Taken] = {}
         self._children: list[command.Child] = []
         self._lingering: dict[str, float] = {}
+
+    @classmethod
+    def needs_shared_directory(cls, pool: Pool) -> bool:
+        return False
 
     def capacity(self) -> dict[str, str]:
         return self._machines.offered()

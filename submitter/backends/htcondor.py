@@ -8,12 +8,13 @@ looked up by one condor_history.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from submitter.asking_nats import AskNats
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends import htcondor_description as description
 from submitter.backends import htcondor_parsing as parsing
-from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.base import Finding, Sighting, Ticket
+from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
 from submitter.backends.htcondor_capacity import attribute_of, capacity
 from submitter.backends.htcondor_commands import Commands
 from submitter.backends.htcondor_errors import submit_error
@@ -31,7 +32,7 @@ from submitter.backends.htcondor_spool import (
 )
 from submitter.backends.htcondor_states import IDLE, REMOVED, RUNNING
 from submitter.backends.htcondor_transfer import Arrivals, forget, prepare
-from submitter.backends.programs import chunks
+from submitter.backends.programs import Programs, chunks
 from submitter.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -39,32 +40,27 @@ from submitter.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.journal import Journal, read
+from submitter.journal import Journal
 from submitter.settings import Pool
 from templates.errors import ConfigError
 from templates.job import Job
 from templates.states import ENDED, QUEUED
 
-AFTER_TROUBLE_S = 5.0  # what HTCondor took in before it fell silent is in its queue by then
-REMEMBERED_S = 14 * 24 * 3600  # how far back condor_history looks for a name
-CAPACITY_S = 30.0  # how long what is offered is taken for what it was
 ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
 WHY = f"{OURS}the pod's job is over"
 DELETED = "the pod was deleted"
 _NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
 
 
-class HTCondor(Backend):
+class HTCondor(CommandBackend):
     """One access point of an HTCondor pool, as the user that the submitter runs as."""
 
-    settle_s = 15.0
-    visible_after_s = 15.0
-    starts_again = True
+    title = "HTCondor"
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
-        self._commands = Commands(self._options, pool.directory)
+        self._commands = Commands(self._options, pool.directory, ask)
         rerun, shared = pool.build.script.rerun, self._options.shared
         if rerun and not shared:
             what = "must be false where options.shared is: two starts have no directory to meet in"
@@ -72,18 +68,21 @@ class HTCondor(Backend):
         self._remote = bool(self._options.remote.schedd)
         self._terms = Terms(rerun, self._options.releases, shared, self._remote)
         self._arrivals = Arrivals(Journal(pool.directory))
-        self._last: dict[str, Sighting] = {}
         # A job that finds no machine, what keeps it from that, and when that was asked.
         self._why = ("", "", float("-inf"))
-        self._offer: dict[str, str] = {}
-        self._offered = 0.0
         further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
         self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
         self._mine = f"{POOL} == {description.string(pool.name)}"
         self._spool = Spool(self._commands, self._mine, self._options.stream)
 
-    def reach_nats(self, ask: AskNats) -> None:
-        self._commands.ask_nats = ask
+    @classmethod
+    def needs_shared_directory(cls, pool: Pool) -> bool:
+        """HTCondor can send what is in it."""
+        return pool.options.get("shared") is not False
+
+    @property
+    def _programs(self) -> Programs:
+        return self._commands
 
     def check(self, job: Job) -> None:
         description.lines(commands(job, self.pool, self._options))
@@ -110,30 +109,18 @@ class HTCondor(Backend):
             raise SubmitUnclear(f"condor_submit names no job: {said}")
         return native
 
-    def find(self, names: Sequence[str]) -> dict[str, str]:
-        found = self._begun(names)
-        for chunk in chunks(name for name in names if name not in found):
-            listed = ", ".join(map(description.string, chunk))
-            constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
-            rows = self._whole(constraint)
-            if len({ad.name for ad in rows}) < len(chunk):
-                past = f"{constraint} && !{NEVER_WHOLE}"
-                rows += self._history(past, len(chunk), int(time.time()) - REMEMBERED_S)
-            for ad in sorted(rows, key=_age, reverse=True):  # of several of one name, the first
-                found[ad.name] = ad.native
-        if len(found) < len(names) and self._commands.answers_for_s() < AFTER_TROUBLE_S:
-            raise BackendUnavailable("HTCondor answers again, and may still be taking jobs in")
-        return found
+    def _find_submitted(self, names: Sequence[str]) -> dict[str, str]:
+        listed = ", ".join(map(description.string, names))
+        constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
+        rows = self._whole(constraint)
+        if len({ad.name for ad in rows}) < len(names):
+            past = f"{constraint} && !{NEVER_WHOLE}"
+            rows += self._history(past, len(names), int(time.time()) - REMEMBERED_S)
+        # Of several of one name, the first.
+        return {ad.name: ad.native for ad in sorted(rows, key=_age, reverse=True)}
 
-    def _begun(self, names: Iterable[str]) -> dict[str, str]:
-        """Those whose script has begun: it says under which number."""
-        found = {}
-        for name in names:
-            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
-            native = words[1].decode(errors="replace") if len(words) >= 2 else ""
-            if parsing.is_native(native):
-                found[name] = native
-        return found
+    def _is_native(self, text: str) -> bool:
+        return parsing.is_native(text)
 
     def _whole(self, constraint: str) -> list[Ad]:
         """Of the jobs in the queue those whose files have arrived; others are taken out of it."""
@@ -177,7 +164,7 @@ class HTCondor(Backend):
             sighting = said[ticket.native]
             # A state that is new, or an end whose last words are on their way: nothing changes.
             if sighting is None or ticket.native in coming:
-                sighting = self._last.get(ticket.name, Sighting())
+                sighting = self._last_sighting(ticket.name)
             sightings[ticket.name] = sighting
         if left:
             self._look_up(left, sightings)
@@ -197,7 +184,7 @@ class HTCondor(Backend):
             rows = self._history(constraint, len(known), since_s)
         except BackendUnavailable:  # nobody could be asked: they stay what they were
             for name in known.values():
-                sightings[name] = self._last.get(name, Sighting())
+                sightings[name] = self._last_sighting(name)
             return
         for ad in rows:
             if known.get(ad.native) == ad.name:
@@ -263,18 +250,22 @@ class HTCondor(Backend):
 
     # --- room ---------------------------------------------------------------------------------
 
-    def known_by(self) -> str:
-        return self._commands.known_by()
+    def examine(self) -> Iterator[Finding]:
+        try:
+            words = self._commands.known_by()
+        except BackendUnavailable as error:
+            yield Finding("token", str(error), hint="see tokens in docs/htcondor.md")
+        else:
+            if words:
+                yield Finding("token", words)
 
     def capacity(self) -> dict[str, str]:
-        self.known_by()  # what was offered lately is of no use to who cannot ask for it
-        now = time.monotonic()
-        if not self._offer or now - self._offered > CAPACITY_S:
-            free = self._options.capacity == "free"
-            ours = self._queue(self._mine) if free else []
-            self._offer = capacity(self._commands, self._options, ours)
-            self._offered = now
-        return dict(self._offer)
+        self._commands.known_by()  # what was offered lately is of no use to who cannot ask for it
+        return super().capacity()
+
+    def _measure_capacity(self) -> dict[str, str]:
+        ours = self._queue(self._mine) if self._options.capacity == "free" else []
+        return capacity(self._commands, self._options, ours)
 
 
 def _waits(sightings: Mapping[str, Sighting], ad: Ad) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from submitter.asking_nats import AskNats, nobody
 from submitter.backends.htcondor_options import Options
@@ -14,9 +14,8 @@ from submitter.tokens import tokens_of
 class Commands(Programs):
     """The programs of one pool's HTCondor."""
 
-    def __init__(self, options: Options, folder: str) -> None:
-        self.ask_nats: AskNats = nobody
-        self._tokens = tokens_of(options.tokens, folder, self._ask_nats)
+    def __init__(self, options: Options, folder: str, ask: AskNats = nobody) -> None:
+        self._tokens = tokens_of(options.tokens, folder, ask)
         self._issuer = options.tokens.issuer
         known_by = {}
         if self._tokens is not None:
@@ -30,11 +29,8 @@ class Commands(Programs):
         environment = environment_with({**known_by, **options.environment}, ())
         super().__init__(options.programs, options.prefix, environment, options.timeout_s)
 
-    def _ask_nats(self, where: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
-        return self.ask_nats(where, payload, headers)
-
     def known_by(self) -> str:
-        """Our token, in words; empty where none is needed, ``BackendUnavailable`` without one."""
+        """Describe our token, if one is needed; raise ``BackendUnavailable`` if there is none."""
         if self._tokens is None:
             return ""
         self._tokens.ensure()

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends import kubernetes_capacity, kubernetes_options, kubernetes_states
 from submitter.backends.base import Backend, Sighting, Ticket
 from submitter.backends.kubernetes_api import Api, Json, Refused
@@ -46,8 +47,8 @@ class Kubernetes(Backend):
     lost_after_s = 10.0
     brings_logs = True
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
         self._options = kubernetes_options.load(pool)
         where = f"pool {pool.name}: options"
         self._api = Api(self._options.kubeconfig, self._options.namespace, where)
@@ -57,6 +58,10 @@ class Kubernetes(Backend):
         self._gone: dict[str, Sighting] = {}
         self._silent: dict[str, float] = {}  # since when the logs of one that has ended fail
         self._made: Optional[Pods] = None
+
+    @classmethod
+    def needs_shared_directory(cls, pool: Pool) -> bool:
+        return False
 
     @property
     def _pods(self) -> Pods:

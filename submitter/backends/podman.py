@@ -7,10 +7,14 @@ by the labels that the script gives to containers and pods: their job, and its d
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from submitter import command
+from submitter.asking_nats import AskNats, nobody
+from submitter.backends.base import Finding
 from submitter.backends.host import Host
 from submitter.backends.processes import Suspect
 from submitter.errors import BackendUnavailable, CommandFailed
@@ -18,6 +22,8 @@ from submitter.settings import Pool
 from templates.errors import ConfigError
 
 LABEL = "interlink.directory"
+INFO = "{{.Host.Security.Rootless}} {{.Host.CgroupsVersion}} {{.Host.CgroupControllers}}"
+CHECK_TIMEOUT_S = 20.0
 TIMEOUT_S = 60.0
 REMOVAL_TIMEOUT_S = 300.0
 FORCE = ("--force", "--ignore", "--time", "0")
@@ -33,8 +39,8 @@ class Left(NamedTuple):
 class Podman(Host):
     """The machine that the submitter runs on, with podman."""
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
         runtime = pool.build.runtime
         if runtime.name != "podman":
             where = f"pool {pool.name}: build.runtime.name"
@@ -52,6 +58,42 @@ class Podman(Host):
         told = (*self._containers(), *self._pods())
         gone = {one.directory for one in told if one.directory.startswith(jobs)}
         self._remove({directory for directory in gone if not os.path.exists(directory)})
+
+    # --- what it can do here --------------------------------------------------------------------
+
+    def examine(self) -> Iterator[Finding]:
+        """Yield what podman can do as this user, where there is one at all."""
+        if shutil.which(self._program) is None:
+            return
+        try:
+            told = command.run([self._program, "info", "--format", INFO], CHECK_TIMEOUT_S)
+        except CommandFailed as error:
+            hint = "let podman info work for this user: docs/podman.md"
+            yield Finding("podman", str(error), hint=hint)
+            return
+        rootless, version, controllers = f"{told.strip()}  ".split(" ", 2)
+        if rootless != "true":
+            yield Finding("podman", "runs as root", hint="run the submitter as an ordinary user")
+        yield _limits(version, controllers)
+        network = self.pool.build.podman.network
+        if network not in ("", "host"):
+            yield self._try_pod(network)
+
+    def _try_pod(self, network: str) -> Finding:
+        """Make a pod as jobs with several containers do, and start it."""
+        subject, name = f"network {network}", f"interlink-check-{os.getpid()}"
+        share = ["--share", "net,uts,ipc", f"--network={network}"]
+        pod = [self._program, "pod"]
+        try:
+            command.run([*pod, "create", "--name", name, *share], CHECK_TIMEOUT_S)
+            try:
+                command.run([*pod, "start", name], CHECK_TIMEOUT_S)
+            finally:
+                command.run([*pod, "rm", "--force", "--time", "0", name], CHECK_TIMEOUT_S)
+        except CommandFailed as error:
+            hint = "install catatonit and passt, or say podman.network: host"
+            return Finding(subject, str(error), hint=hint)
+        return Finding(subject, "a pod was made, started and removed")
 
     # --- podman's own commands ------------------------------------------------------------------
 
@@ -84,6 +126,16 @@ class Podman(Host):
             return command.run([self._program, *words], timeout_s)
         except CommandFailed as error:
             raise BackendUnavailable(str(error)) from None
+
+
+def _limits(version: str, controllers: str) -> Finding:
+    kept = [name for name in ("memory", "cpu") if name in re.findall(r"\w+", controllers)]
+    if len(kept) == 2:
+        words = f"cgroups {version} keep containers to their memory and cpu limits"
+        return Finding("podman", words)
+    words = f"cgroups {version} here limit {' and '.join(kept) or 'nothing'}"
+    hint = "memory is watched instead: docs/podman.md says how to change it"
+    return Finding("podman", f"{words}; {hint}", uncertain=True)
 
 
 def _of(left: Iterable[Left], directories: set[str]) -> list[str]:

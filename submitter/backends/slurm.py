@@ -8,12 +8,14 @@ the jobs that have ended as well, for as long as Slurm remembers them (its MinJo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Optional
 
+from submitter.asking_nats import AskNats, nobody
 from submitter.backends import slurm_parsing
-from submitter.backends.base import Backend, Sighting, Ticket
-from submitter.backends.programs import chunks
+from submitter.backends.base import Sighting, Ticket
+from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
+from submitter.backends.programs import Programs, chunks
 from submitter.backends.slurm_capacity import capacity
 from submitter.backends.slurm_commands import Commands
 from submitter.backends.slurm_errors import is_policy, is_trouble, submit_error
@@ -30,35 +32,30 @@ from submitter.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.journal import read
 from submitter.settings import Pool
 from templates.job import Job
 from templates.states import ENDED, QUEUED
 
-AFTER_TROUBLE_S = 5.0  # what Slurm took in before it fell silent is in its queue by then
 COMPLETING_S = 10.0  # an end that takes longer is asked about
 STUCK_S = 120.0  # and one that takes so long is taken for one: its node is away
-REMEMBERED_S = 14 * 24 * 3600.0  # how far back sacct looks for a name
-CAPACITY_S = 30.0  # how long what is offered is taken for what it was
 _OF_ONE_JOB = "Kill job error on job id"  # it has ended, or has not begun
 
 
-class Slurm(Backend):
+class Slurm(CommandBackend):
     """One Slurm cluster, as the user that the submitter runs as."""
 
-    settle_s = 15.0
-    visible_after_s = 15.0
-    starts_again = True
+    title = "Slurm"
 
-    def __init__(self, pool: Pool) -> None:
-        super().__init__(pool)
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
         self._commands = Commands(self._options)
-        self._last: dict[str, Sighting] = {}
         self._completing: dict[str, float] = {}  # since when
         self._looks_back = False  # whether the next squeue shows jobs that have ended, too
-        self._offer: dict[str, str] = {}
-        self._offered = 0.0
+
+    @property
+    def _programs(self) -> Programs:
+        return self._commands
 
     def check(self, job: Job) -> None:
         request(job, self.pool, self._options)
@@ -84,26 +81,14 @@ class Slurm(Backend):
             raise SubmitUnclear(f"sbatch names no job: {output[:200].strip() or 'it says nothing'}")
         return number
 
-    def find(self, names: Sequence[str]) -> dict[str, str]:
-        found = self._begun(names)
-        for chunk in chunks(name for name in names if name not in found):
-            rows = self._named(chunk)
-            for name in chunk:
-                own = [row for row in rows if row.name == name]
-                if own:
-                    found[name] = min(own, key=_age).number
-        if len(found) < len(names) and self._commands.answers_for_s() < AFTER_TROUBLE_S:
-            raise BackendUnavailable("Slurm answers again, and may still be taking jobs in")
-        return found
+    def _find_submitted(self, names: Sequence[str]) -> dict[str, str]:
+        found: dict[str, Row] = {}
+        for row in sorted(self._named(names), key=_age, reverse=True):  # of several, the first
+            found[row.name] = row
+        return {name: found[name].number for name in names if name in found}
 
-    def _begun(self, names: Iterable[str]) -> dict[str, str]:
-        """Those whose script has begun: it says under which number."""
-        found = {}
-        for name in names:
-            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
-            if len(words) >= 2 and words[1].isdigit():
-                found[name] = words[1].decode()
-        return found
+    def _is_native(self, text: str) -> bool:
+        return text.isascii() and text.isdigit()
 
     def _named(self, names: Sequence[str]) -> list[Row]:
         wanted = f"--name={','.join(names)}"
@@ -158,7 +143,7 @@ class Slurm(Backend):
     def _sight(self, row: Row, ticket: Ticket) -> Sighting:
         found = sighting_of(row, ticket.directory, self._options.warning_s)
         if found is None:  # a state that is new: nothing changes
-            return self._last.get(row.name, Sighting())
+            return self._last_sighting(row.name)
         return found
 
     def _ends_slowly(self, row: Row) -> bool:
@@ -192,7 +177,7 @@ class Slurm(Backend):
             else:
                 unknown = True
                 if rows is None:  # nobody could be asked: it stays what it was
-                    sightings[ticket.name] = self._last.get(ticket.name, Sighting())
+                    sightings[ticket.name] = self._last_sighting(ticket.name)
         self._looks_back = unknown
 
     def _give_up_waiting(self, name: str, sightings: dict[str, Sighting]) -> None:
@@ -239,7 +224,7 @@ class Slurm(Backend):
 
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
         """A job that is over, and that Slurm would start again, has to leave the queue."""
-        again = [t.native for t in tickets if self._last.get(t.name, Sighting()).requeued]
+        again = [t.native for t in tickets if self._last_sighting(t.name).requeued]
         for numbers in chunks(again):
             self._cancel(["--state=PENDING", *numbers])
         for ticket in tickets:
@@ -248,12 +233,8 @@ class Slurm(Backend):
 
     # --- room ---------------------------------------------------------------------------------
 
-    def capacity(self) -> dict[str, str]:
-        now = time.monotonic()
-        if not self._offer or now - self._offered > CAPACITY_S:
-            self._offer = capacity(self._commands, self._options)
-            self._offered = now
-        return dict(self._offer)
+    def _measure_capacity(self) -> dict[str, str]:
+        return capacity(self._commands, self._options)
 
 
 def _waits(row: Row) -> bool:
