@@ -1,22 +1,11 @@
-"""The edge to Kubernetes: the only module that imports its client, and knows how calls fail.
-
-The client finds the cluster, its credentials (renewed as they run out) and TLS; the few calls that
-we need are made on its connections, with JSON in and JSON out: its own objects cost more than they
-tell, and know no MasterQueue.
-"""
+"""The edge to Kubernetes: the calls that the operator makes, and what their failures mean."""
 
 from __future__ import annotations
 
 import base64
 import contextlib
-import json
-import urllib.parse
 from collections.abc import Mapping
 from typing import Any, Optional
-
-import urllib3
-import yaml
-from kubernetes import client, config
 
 from kueue_nats.errors import (
     ClusterError,
@@ -29,44 +18,40 @@ from kueue_nats.errors import (
 from kueue_nats.kueue_objects import KUEUE, NEW, OLD, WORKLOADS
 from kueue_nats.model import GROUP, PLURAL, VERSION
 from kueue_nats.settings import PROGRAM
-from templates.api_refusals import why
-from templates.errors import ConfigError, one_line
+from templates.kube_client import (
+    APPLY_PATCH,
+    JSON,
+    MERGE_PATCH,
+    OK,
+    Call,
+    Failure,
+    Json,
+    KubeClient,
+    with_query,
+)
+from templates.kubeconfig import Kubeconfig
 
-TIMEOUT = urllib3.Timeout(connect=3, read=10)
-APPLY = "application/apply-patch+yaml"
-MERGE = "application/merge-patch+json"
-PLAIN = "application/json"
-
-Json = dict[str, Any]
+CONNECT_S, READ_S = 3, 10
 
 
 def connect(kubeconfig: str) -> Cluster:
-    """The cluster that a kubeconfig names; without one, that of the pod we run in."""
-    settings = client.Configuration()
-    try:
-        if kubeconfig:
-            config.load_kube_config(kubeconfig, client_configuration=settings)
-        else:
-            config.load_incluster_config(client_configuration=settings)
-    except (config.ConfigException, yaml.YAMLError, OSError, ValueError, TypeError) as error:
-        where = kubeconfig or "kubeconfig"
-        raise ConfigError(where, one_line(str(error)).removeprefix(f"{where}: ")) from None
-    return Cluster(client.ApiClient(settings))
+    """Return the cluster that a kubeconfig names; without one, that of the pod we run in."""
+    source = Kubeconfig(kubeconfig, kubeconfig or "kubeconfig")
+    return Cluster(KubeClient(source, _error_of, agent=PROGRAM, connect_s=CONNECT_S, read_s=READ_S))
 
 
 class Cluster:
     """Reads and writes, one call each; whatever fails is a ``ClusterError``."""
 
-    def __init__(self, api: client.ApiClient) -> None:
-        self._settings = api.configuration
-        self._pool = api.rest_client.pool_manager
+    def __init__(self, client: KubeClient) -> None:
+        self._client = client
         self.writes = 0
 
     # --- reading --------------------------------------------------------------------------------
 
     def kueue_version(self) -> str:
         """The newest version of Kueue's API that is served and that we speak."""
-        groups = self._call("GET", "/apis", what="finding out the version of Kueue's API")["groups"]
+        groups = self._client.get("/apis", "finding out the version of Kueue's API")["groups"]
         versions = [v["version"] for g in groups if g["name"] == KUEUE for v in g["versions"]]
         for version in (NEW, OLD):
             if version in versions:
@@ -77,26 +62,28 @@ class Cluster:
 
     def masters(self) -> list[Json]:
         """Every MasterQueue."""
-        return self._items(f"/apis/{GROUP}/{VERSION}/{PLURAL}", f"listing {PLURAL}.{GROUP}")
+        return self._client.items(f"/apis/{GROUP}/{VERSION}/{PLURAL}", f"listing {PLURAL}.{GROUP}")
 
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         """Every object of one of Kueue's kinds that belong to no namespace, by name."""
-        items = self._items(f"/apis/{KUEUE}/{version}/{plural}", f"listing {plural}.{KUEUE}")
+        items = self._client.items(f"/apis/{KUEUE}/{version}/{plural}", f"listing {plural}.{KUEUE}")
         return {item["metadata"]["name"]: item for item in items}
 
     def workloads(self, version: str) -> list[Json]:
         """Every Workload."""
-        return self._items(f"/apis/{KUEUE}/{version}/{WORKLOADS}", f"listing {WORKLOADS}.{KUEUE}")
+        return self._client.items(
+            f"/apis/{KUEUE}/{version}/{WORKLOADS}", f"listing {WORKLOADS}.{KUEUE}"
+        )
 
     def pods_of_jobs(self) -> list[Json]:
         """Every pod that Kueue has admitted."""
-        selector = urllib.parse.urlencode({"labelSelector": "kueue.x-k8s.io/podset"})
-        return self._items(f"/api/v1/pods?{selector}", "listing pods")
+        selector = {"labelSelector": "kueue.x-k8s.io/podset"}
+        return self._client.items("/api/v1/pods", "listing pods", selector)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
         """One value of a Secret; errors never repeat it."""
         what = f"Secret {namespace}/{name}"
-        data = self._call("GET", f"/api/v1/namespaces/{namespace}/secrets/{name}", what=what)
+        data = self._client.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", what)
         value = (data.get("data") or {}).get(key)
         if value is None:
             raise Missing(what, f"has no key {key}")
@@ -115,8 +102,8 @@ class Cluster:
         name = body["metadata"]["name"]
         query = {"fieldManager": PROGRAM, "force": "true"}
         query.update({"dryRun": "All"} if dry_run else {})
-        path = f"/apis/{body['apiVersion']}/{plural}/{name}?{urllib.parse.urlencode(query)}"
-        return self._write("PATCH", path, body, APPLY, what=f"{body['kind']} {name}")
+        path = with_query(f"/apis/{body['apiVersion']}/{plural}/{name}", query)
+        return self._write("PATCH", path, f"{body['kind']} {name}", body, APPLY_PATCH)
 
     def delete(self, plural: str, version: str, item: Mapping[str, Any]) -> None:
         """Delete the object that was seen, and no other that has its name by now."""
@@ -124,31 +111,29 @@ class Cluster:
         body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
         path = f"/apis/{KUEUE}/{version}/{plural}/{metadata['name']}"
         with contextlib.suppress(Missing):
-            self._write("DELETE", path, body, what=f"deleting {plural}/{metadata['name']}")
+            self._write("DELETE", path, f"deleting {plural}/{metadata['name']}", body)
 
     def write_status(self, name: str, status: Json, resource_version: str) -> None:
         """The status of a MasterQueue, unless it has changed meanwhile."""
         path = f"/apis/{GROUP}/{VERSION}/{PLURAL}/{name}/status"
         body = {"metadata": {"resourceVersion": resource_version}, "status": status}
-        self._write("PATCH", path, body, MERGE, what=f"status of MasterQueue {name}")
+        self._write("PATCH", path, f"status of MasterQueue {name}", body, MERGE_PATCH)
 
     def patch_workload(self, version: str, namespace: str, name: str, body: Json) -> None:
         """Change single fields of a Workload."""
         path = f"/apis/{KUEUE}/{version}/namespaces/{namespace}/{WORKLOADS}/{name}"
-        self._write("PATCH", path, body, MERGE, what=f"Workload {namespace}/{name}")
+        self._write("PATCH", path, f"Workload {namespace}/{name}", body, MERGE_PATCH)
 
     def write_event(self, body: Json) -> None:
         """An Event; those of a MasterQueue, which has no namespace, go into default."""
-        self._write("POST", "/api/v1/namespaces/default/events", body, what="writing an Event")
+        self._write("POST", "/api/v1/namespaces/default/events", "writing an Event", body)
 
     # --- the lease ------------------------------------------------------------------------------
 
     def lease(self, namespace: str, name: str) -> Optional[Json]:
         """The Lease, or None if there is none."""
         try:
-            return self._call(
-                "GET", f"{_leases(namespace)}/{name}", what=f"Lease {namespace}/{name}"
-            )
+            return self._client.get(f"{_leases(namespace)}/{name}", f"Lease {namespace}/{name}")
         except Missing:
             return None
 
@@ -156,47 +141,13 @@ class Cluster:
         """Make it, or change exactly the one that was read."""
         what, path = f"Lease {namespace}/{name}", _leases(namespace)
         if "resourceVersion" in body["metadata"]:
-            self._call("PUT", f"{path}/{name}", body, what=what)
+            self._client.call(Call("PUT", f"{path}/{name}", what, body))
         else:
-            self._call("POST", path, body, what=what)
+            self._client.call(Call("POST", path, what, body))
 
-    # --- calls ----------------------------------------------------------------------------------
-
-    def _items(self, path: str, what: str) -> list[Json]:
-        items: list[Json] = self._call("GET", path, what=what)["items"]
-        return items
-
-    def _write(self, method: str, path: str, body: Any, kind: str = PLAIN, *, what: str) -> Json:
+    def _write(self, method: str, path: str, what: str, body: Json, kind: str = JSON) -> Json:
         self.writes += 1
-        return self._call(method, path, body, kind, what=what)
-
-    def _call(
-        self, method: str, path: str, body: Any = None, kind: str = PLAIN, *, what: str
-    ) -> Json:
-        headers = {"Accept": PLAIN, "Content-Type": kind, "User-Agent": PROGRAM}
-        try:
-            for entry in self._settings.auth_settings().values():
-                if entry.get("value"):
-                    headers[entry["key"]] = entry["value"]
-            answer = self._pool.request(
-                method,
-                self._settings.host + path,
-                body=None if body is None else json.dumps(body).encode(),
-                headers=headers,
-                timeout=TIMEOUT,
-                retries=False,
-            )
-        except (urllib3.exceptions.HTTPError, OSError, config.ConfigException) as error:
-            raise Unreachable(what, one_line(str(error))) from None
-        if answer.status >= 300:
-            raise _failure(what, answer.status, answer.data)
-        try:
-            found = json.loads(answer.data)
-        except ValueError:
-            found = None
-        if not isinstance(found, dict):
-            raise ClusterError(what, "the answer is no JSON object")
-        return found
+        return self._client.call(Call(method, path, what, body, kind))
 
 
 _KINDS = {
@@ -213,9 +164,11 @@ def _leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
-def _failure(what: str, status: int, data: bytes) -> ClusterError:
+def _error_of(failure: Failure) -> ClusterError:
     """By the status, and in the API server's own words."""
-    words = why(status, data)
-    if "admission webhook" in words and "denied the request" in words:
-        return Rejected(what, words)
-    return _KINDS.get(status, Unreachable)(what, words)
+    what, status, reason, _ = failure
+    if status == OK:
+        return ClusterError(what, reason)
+    if "admission webhook" in reason and "denied the request" in reason:
+        return Rejected(what, reason)
+    return _KINDS.get(status, Unreachable)(what, reason)

@@ -37,12 +37,14 @@ CONNECTION = {
     "templates/link_settings.py",
     "templates/parts.py",
 }
+# The way to Kubernetes: plugin, operator and submitters share it.
+KUBERNETES = {"templates/kube_client.py", "templates/kubeconfig.py"}
 # What single modules may import besides that.
 EXTRA = {
-    "kueue_nats/cluster.py": {"kubernetes", "urllib3"},
-    "submitter/backends/kubernetes_api.py": {"kubernetes", "urllib3"},
     "submitter/issuer.py": {"requests"},
     "templates/json_text.py": {"orjson"},
+    "templates/kube_client.py": {"urllib3"},
+    "templates/kubeconfig.py": {"kubernetes"},
     "templates/nats_site.py": {"nkeys"},
     **{module: {"nats"} for module in CONNECTION},
 }
@@ -141,7 +143,7 @@ def is_harmless(name: str) -> bool:
 
 def impurities(source: Source) -> list[str]:
     """What of the world a part of templates reaches that should only compute."""
-    if source.package != "templates" or source.label in COMMAND_LINES | CONNECTION | WRITES | MAINS:
+    if source.package != "templates" or source.label in COMMAND_LINES | CONNECTION | KUBERNETES | WRITES | MAINS:
         return []
     found = [imp for imp in source.imports if imp.top in IMPURE and not is_harmless(imp.name)]
     called = [

@@ -21,7 +21,7 @@ from typing import Any, Optional
 from submitter.asking_nats import AskNats, nobody
 from submitter.backends import kubernetes_capacity, kubernetes_options, kubernetes_states
 from submitter.backends.base import Backend, Sighting, Ticket
-from submitter.backends.kubernetes_api import Api, Json, Refused
+from submitter.backends.kubernetes_api import Api, Refused
 from submitter.backends.kubernetes_logs import Logs
 from submitter.backends.kubernetes_pods import Pods
 from submitter.errors import BackendUnavailable, Forbidden, NoRoom, SubmitRefused, SubmitUnclear
@@ -29,6 +29,7 @@ from submitter.journal import read
 from submitter.settings import Pool
 from templates.build_config import KUBERNETES
 from templates.job import MANIFESTS, Job
+from templates.kube_client import Json
 from templates.wellknown import SITE_DIRECTORY_LABEL, SITE_POOL_LABEL
 
 logger = logging.getLogger(__name__)

@@ -12,8 +12,9 @@ import time
 from collections.abc import Mapping
 from typing import Callable, Optional
 
-from submitter.backends.kubernetes_api import Api, Json, Refused
+from submitter.backends.kubernetes_api import Api, Refused
 from submitter.errors import BackendUnavailable, SubmitterError
+from templates.kube_client import Json
 
 logger = logging.getLogger(__name__)
 

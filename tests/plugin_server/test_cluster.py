@@ -93,7 +93,7 @@ def test_what_is_no_list_of_pods(api: KubeApi, status: int, content: Any, words:
 
 
 def test_a_list_without_end(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("plugin_server.cluster.PAGES", 3)
+    monkeypatch.setattr("templates.kube_client.PAGES", 3)
     more = {"resourceVersion": "1", "continue": "x"}
     page = {**EMPTY, "items": [ITEM], "metadata": more}
     api.answers[LIST] = (200, page)
