@@ -79,7 +79,7 @@ class Announcer:
         await self._heartbeat()
 
     async def _publish(self, kind: str, raw: bytes) -> None:
-        async with self._link.folded(subjects.ANSWER_PARTS, self._name, raw) as payload:
+        async with self._link.chunked_if_large(subjects.ANSWER_PARTS, self._name, raw) as payload:
             await self._link.publish_raw(self._subjects[kind], payload)
 
     async def _changes(self) -> None:

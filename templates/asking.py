@@ -1,6 +1,6 @@
-"""Questions on one connection to NATS, and the four ways in which they end.
+"""Request and reply on one connection to NATS, with four distinct outcomes.
 
-nats-py's own requests go on waiting when the connection breaks; these end at once.
+nats-py's own requests go on waiting when the connection breaks; these fail at once.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ class NotConnected(LinkError):
     """There was no connection to send it with: it was certainly not carried out."""
 
 
-class Asker:
-    """The questions that wait for an answer on one connection."""
+class Requester:
+    """Requests on one connection, and their pending answers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._inbox = client.new_inbox()
-        self._waiting: dict[str, asyncio.Future[bytes]] = {}
+        self._pending: dict[str, asyncio.Future[bytes]] = {}
         self._numbers = count()
 
     @classmethod
-    async def on(cls, client: Client) -> Asker:
-        """An asker whose inbox is subscribed."""
-        asker = cls(client)
-        await client.subscribe(f"{asker._inbox}.*", cb=asker._hear)
-        return asker
+    async def on(cls, client: Client) -> Requester:
+        """Return a requester whose inbox is subscribed."""
+        requester = cls(client)
+        await client.subscribe(f"{requester._inbox}.*", cb=requester._receive)
+        return requester
 
     async def ask(
         self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
     ) -> bytes:
-        """Wait for the answer."""
+        """Send a request and return the answer; raise a ``LinkError`` if none comes."""
         inbox = f"{self._inbox}.{next(self._numbers)}"
         answer = asyncio.get_running_loop().create_future()
-        self._waiting[inbox] = answer
+        self._pending[inbox] = answer
         try:
             await self._publish(where, payload, inbox, headers)
             return await asyncio.wait_for(answer, timeout_s)
         except asyncio.TimeoutError:
             raise Unanswered(f"no answer within {timeout_s:g} s on {where}") from None
         finally:
-            self._waiting.pop(inbox, None)
+            self._pending.pop(inbox, None)
 
     async def _publish(self, where: str, payload: bytes, inbox: str, headers: Headers) -> None:
         said = dict(headers) if headers else None
@@ -75,8 +75,8 @@ class Asker:
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 
-    async def _hear(self, message: Msg) -> None:
-        answer = self._waiting.get(message.subject)
+    async def _receive(self, message: Msg) -> None:
+        answer = self._pending.get(message.subject)
         if answer is None or answer.done():
             return
         if message.headers and message.headers.get("Status") == "503":
@@ -85,14 +85,14 @@ class Asker:
             answer.set_result(message.data)
 
     def give_up(self) -> None:
-        """The connection is gone: whoever waits is told so."""
-        for answer in self._waiting.values():
+        """Fail all pending requests: the connection is gone."""
+        for answer in self._pending.values():
             if not answer.done():
                 answer.set_exception(Unanswered("the connection to NATS broke"))
 
 
 async def next_of(subscription: Subscription, broken: asyncio.Event, timeout_s: float) -> bytes:
-    """The next message of an answer in many; ends at once when the connection breaks."""
+    """Return the next message of an answer in many; fail at once when the connection breaks."""
     coming = asyncio.ensure_future(subscription.next_msg(timeout=timeout_s))
     breaking = asyncio.ensure_future(broken.wait())
     try:
@@ -113,6 +113,6 @@ async def next_of(subscription: Subscription, broken: asyncio.Event, timeout_s: 
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, in one line."""
+    """Return the message of an error, in one line."""
     words = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))  # aiohttp names the object in memory
     return one_line(words) or type(error).__name__

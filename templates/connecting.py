@@ -21,7 +21,7 @@ Made = TypeVar("Made")
 
 
 class CarefulClient(Client):
-    """Says nothing about us to a server that was to speak TLS and does not.
+    """A client that tells a server nothing about us if it was to speak TLS and does not.
 
     nats-py takes the scheme tls:// for a wish: without this, whoever sits between could ask for
     the password in plain text.
@@ -41,7 +41,7 @@ async def opened(
     complain: Callable[[Exception], None],
     on_closed: Callable[[], None],
 ) -> Made:
-    """Connect once and subscribe with ``make``; raises what the server or the network said.
+    """Connect once and subscribe with ``make``; raise what the server or the network said.
 
     A subscription that the server does not permit is an error like any other: nats-py only
     mentions it in passing.
@@ -77,7 +77,7 @@ async def opened(
 
 
 def _foreseen(error: Exception) -> Exception:
-    """The error, as one that callers expect; of the others only aiohttp's never hold a secret."""
+    """Return an error that callers expect; of others only aiohttp's never hold a secret."""
     if isinstance(error, (NatsError, OSError, asyncio.TimeoutError)):
         return error
     kind = type(error)
@@ -135,6 +135,6 @@ async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
 
 
 def server_of(client: Client) -> str:
-    """Host and port that it is connected to, without credentials."""
+    """Return the host and port that a client is connected to, without credentials."""
     url = client.connected_url
     return url.netloc.rpartition("@")[2] if url is not None else "?"

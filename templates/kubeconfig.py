@@ -16,7 +16,7 @@ from templates.kube_client import Access
 
 
 class Kubeconfig:
-    """What a kubeconfig says; the settings and connections of the package behind it."""
+    """Access by a kubeconfig, through settings and connections of the package."""
 
     def __init__(self, path: str, where: str) -> None:
         """Read it, or without a path the pod's account; ``where`` begins a ``ConfigError``."""

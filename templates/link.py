@@ -15,6 +15,7 @@ import random
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, Callable, NamedTuple, Optional
 
@@ -22,8 +23,16 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
 
-from templates import asking, wire
-from templates.asking import Asker, LinkError, NotConnected, Unanswered, next_of, reason_of
+from templates import wire
+from templates.asking import (
+    Headers,
+    LinkError,
+    NotConnected,
+    Requester,
+    Unanswered,
+    next_of,
+    reason_of,
+)
 from templates.connecting import (
     CONNECT_TIMEOUT_S,
     CarefulClient,
@@ -35,8 +44,8 @@ from templates.connecting import (
 )
 from templates.errors import ConfigError, WireError
 from templates.link_settings import LinkSettings
-from templates.parts import PartsShelf
-from templates.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox, subject
+from templates.parts import ChunkStore, reassemble
+from templates.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +54,6 @@ PING_TIMEOUT_S = 5
 FLUSH_TIMEOUT_S = 2
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 2.0
-PART_TIMEOUT_S = 10.0
 SHARE_OF_PAYLOAD = 0.75  # of the server's limit: the rest is for subjects and headers
 HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's own queue
 
@@ -53,7 +61,7 @@ Handler = Callable[["Request"], Awaitable[None]]
 
 
 class Subscription(NamedTuple):
-    """What is subscribed again on each new connection."""
+    """A subscription that is made again on each new connection."""
 
     subject: str
     queue: str
@@ -61,7 +69,7 @@ class Subscription(NamedTuple):
 
 
 class Request:
-    """A message that came in; ``answer`` replies to it, if it asks for a reply."""
+    """A message that came in, and a way to answer it."""
 
     def __init__(self, link: Link, message: Msg) -> None:
         self._link = link
@@ -69,31 +77,31 @@ class Request:
 
     @property
     def subject(self) -> str:
-        """Where it was published."""
+        """The subject that it was published on."""
         return self._message.subject
 
     @property
     def raw(self) -> bytes:
-        """The bytes themselves, perhaps only the announcement of a large message."""
+        """The payload as it came: perhaps only the announcement of a large message."""
         return self._message.data
 
     @property
     def reply(self) -> str:
-        """Where an answer is awaited; empty if none is, or none may go there."""
+        """The subject for an answer; empty if none is awaited, or none may go there."""
         return self._link.answerable(self._message.reply)
 
     async def message(self, pool: str) -> dict[str, Any]:
-        """The message, fetched in parts where it is large."""
-        return await self._link.unfold(REQUEST_PARTS, pool, self._message.data)
+        """Return the message, fetched in chunks if it is large."""
+        return await self._link.reassemble(REQUEST_PARTS, pool, self._message.data)
 
     async def answer(self, pool: str, message: Mapping[str, Any]) -> None:
-        """Reply, in parts where the answer is large."""
+        """Answer, in chunks if the message is large."""
         await self.answer_raw(pool, wire.encode(message))
 
     async def answer_raw(self, pool: str, raw: bytes) -> None:
-        """Reply with a message that is encoded already."""
+        """Answer with a message that is encoded already."""
         if self.reply:
-            async with self._link.folded(ANSWER_PARTS, pool, raw) as payload:
+            async with self._link.chunked_if_large(ANSWER_PARTS, pool, raw) as payload:
                 await self._link.publish_raw(self.reply, payload)
 
 
@@ -111,17 +119,17 @@ class Link:
         self._on_connected = on_connected
         self._subscriptions: list[Subscription] = []
         self._client: Optional[Client] = None
-        self._asker: Optional[Asker] = None
+        self._requester: Optional[Requester] = None
         self._ready = asyncio.Event()
         self._broken = asyncio.Event()
         self._keeper: Optional[asyncio.Task[None]] = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._parts = PartsShelf(root, self._alive)
+        self._chunks = ChunkStore(root, self._alive)
         self._last_answer = 0.0
         self._trouble = "not connected yet"
         self.connections = 0
         self.complaints: deque[str] = deque(maxlen=100)
-        """What the server has complained of lately, on any connection."""
+        """The latest complaints of the server, on any connection."""
 
     # --- life ---------------------------------------------------------------------------------
 
@@ -141,7 +149,7 @@ class Link:
             await asyncio.wait([self._keeper])
 
     async def connected(self, timeout_s: Optional[float] = None) -> bool:
-        """Wait for a connection; False if there is none in time."""
+        """Wait for a connection; return False if there is none in time."""
         try:
             await asyncio.wait_for(self._ready.wait(), timeout_s)
         except asyncio.TimeoutError:
@@ -150,7 +158,7 @@ class Link:
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """True if there is a connection, as far as is known."""
         return self._ready.is_set()
 
     @property
@@ -172,7 +180,7 @@ class Link:
     # --- speaking -----------------------------------------------------------------------------
 
     async def publish_raw(self, where: str, payload: bytes) -> None:
-        """Publish; raises ``NotConnected``."""
+        """Publish bytes; raise ``NotConnected`` without a connection."""
         try:
             await self._alive().publish(where, payload)
         except (NatsError, OSError) as error:
@@ -187,22 +195,22 @@ class Link:
     async def request(
         self, pool: str, where: str, message: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
-        """Ask, and wait for the answer; large ones go in parts, both ways."""
-        async with self.folded(REQUEST_PARTS, pool, wire.encode(message)) as payload:
+        """Send a request and return the answer; large messages go in chunks, both ways."""
+        async with self.chunked_if_large(REQUEST_PARTS, pool, wire.encode(message)) as payload:
             answer = await self.request_raw(where, payload, timeout_s)
-        return await self.unfold(ANSWER_PARTS, pool, answer)
+        return await self.reassemble(ANSWER_PARTS, pool, answer)
 
     async def request_raw(
-        self, where: str, payload: bytes, timeout_s: float, headers: asking.Headers = None
+        self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
     ) -> bytes:
-        """Ask with bytes, and wait for bytes."""
-        asker = self._asker
-        if asker is None:
+        """Send a request and return the answer, as bytes."""
+        requester = self._requester
+        if requester is None:
             raise NotConnected(f"no connection to NATS: {self._trouble}")
-        return await asker.ask(where, payload, timeout_s, headers)
+        return await requester.ask(where, payload, timeout_s, headers)
 
     def subscribe(self, where: str, handler: Handler, queue: str = "") -> None:
-        """Hear what is published there, on this connection and all that follow it.
+        """Subscribe on this connection and all that follow it.
 
         To be called before ``start``. Each message gets a task of its own, so that a slow one
         never delays another.
@@ -211,7 +219,7 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def stream(self) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
-        """An inbox for an answer in many messages, and a function that waits for the next one."""
+        """Yield an inbox for an answer in many messages, and a function that awaits the next."""
         client = self._alive()
         inbox = client.new_inbox()
         subscription = await client.subscribe(
@@ -225,7 +233,7 @@ class Link:
                 await subscription.unsubscribe()
 
     async def publish_request(self, where: str, inbox: str, message: Mapping[str, Any]) -> None:
-        """Ask, with the answer going to an inbox of ``stream``."""
+        """Send a request whose answer goes to an inbox of ``stream``."""
         try:
             await self._alive().publish(where, wire.encode(message), reply=inbox)
         except (NatsError, OSError) as error:
@@ -240,37 +248,18 @@ class Link:
 
     # --- large messages -----------------------------------------------------------------------
 
-    @contextlib.asynccontextmanager
-    async def folded(self, kind: str, pool: str, raw: bytes) -> AsyncIterator[bytes]:
-        """A payload for these bytes: themselves, or the announcement of parts kept meanwhile.
+    def chunked_if_large(
+        self, kind: str, pool: str, raw: bytes
+    ) -> AbstractAsyncContextManager[bytes]:
+        """Return a context with a payload for these bytes: themselves, or what announces chunks."""
+        return self._chunks.chunked_if_large(kind, pool, raw, self.part_size)
 
-        Those of an answer stay for a while after the block: it is long over when they are fetched.
-        """
-        if len(raw) <= self.part_size:
-            yield raw
-            return
-        parts = await self._parts.put(kind, pool, raw, self.part_size)
-        try:
-            yield wire.announcement(parts)
-        finally:
-            if kind == REQUEST_PARTS:
-                await self._parts.remove(parts.id)
-
-    async def unfold(self, kind: str, pool: str, raw: bytes) -> dict[str, Any]:
-        """The message in a payload, fetched in parts if it announces them."""
-        message = wire.decode(raw)
-        parts = wire.announced(message)
-        if parts is None:
-            return message
-        where = subject(self._root, kind, pool, parts.id)
-        pieces = [
-            await self.request_raw(where, str(number).encode(), PART_TIMEOUT_S)
-            for number in range(parts.pieces)
-        ]
-        return wire.decode(wire.joined(parts, pieces))
+    async def reassemble(self, kind: str, pool: str, raw: bytes) -> dict[str, Any]:
+        """Return the message in a payload, fetched in chunks if it announces them."""
+        return await reassemble(self._root, kind, pool, raw, self.request_raw)
 
     def answerable(self, reply: str) -> str:
-        """The subject for an answer, unless it is none that an answer may go to."""
+        """Return the subject if an answer may go there, else an empty one."""
         return reply if is_inbox(self._root, reply) else ""
 
     # --- the connection -----------------------------------------------------------------------
@@ -291,7 +280,7 @@ class Link:
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
     async def _connect(self) -> bool:
-        """Try every server once; failures are logged when their reason is a new one."""
+        """Try every server once; log why there is no connection if the reason is a new one."""
         servers = self._settings.servers
         troubles = []
         for server in random.sample(servers, len(servers)):
@@ -306,18 +295,18 @@ class Link:
         return False
 
     async def _connect_to(self, server: str) -> str:
-        """Try one server; why there is no connection, or nothing if there is one."""
+        """Try one server; return why there is no connection, empty if there is one."""
         self._broken = asyncio.Event()  # of this client only: an older one may still be closing
         client = CarefulClient()
         try:
-            asker = await asyncio.wait_for(self._open(client, server), 3 * CONNECT_TIMEOUT_S)
+            requester = await asyncio.wait_for(self._open(client, server), 3 * CONNECT_TIMEOUT_S)
         except (NatsError, OSError, ConfigError, asyncio.TimeoutError) as error:
             await close(client)
             return reason_of(error)
         except asyncio.CancelledError:  # stopped in the middle of it
             await close(client)
             raise
-        self._client, self._asker = client, asker
+        self._client, self._requester = client, requester
         self._last_answer = time.monotonic()
         self.connections += 1
         self._trouble = "the connection broke"
@@ -327,12 +316,12 @@ class Link:
             self._spawn(self._on_connected())
         return ""
 
-    async def _open(self, client: Client, server: str) -> Asker:
-        async def make(opened: Client) -> Asker:
-            asker = await Asker.on(opened)
+    async def _open(self, client: Client, server: str) -> Requester:
+        async def make(opened: Client) -> Requester:
+            requester = await Requester.on(opened)
             for wanted in self._subscriptions:
                 await self._subscribe(opened, wanted)
-            return asker
+            return requester
 
         def complain(error: Exception) -> None:
             if self._client is client:
@@ -378,10 +367,10 @@ class Link:
 
     async def _drop(self, flush: bool = False) -> None:
         client, self._client = self._client, None
-        asker, self._asker = self._asker, None
+        requester, self._requester = self._requester, None
         self._broken.set()  # nats-py does not always say so
-        if asker is not None:
-            asker.give_up()
+        if requester is not None:
+            requester.give_up()
         was_ready = self._ready.is_set()
         self._ready.clear()
         if client is None:

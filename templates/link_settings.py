@@ -1,4 +1,4 @@
-"""How our programs reach NATS, and as whom."""
+"""Settings of a connection to NATS, and the options of nats-py that follow from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HIDDEN = "***"
 
 
 class LinkSettings(NamedTuple):
-    """How to reach NATS, and as whom; secrets are named by their files.
+    """The servers, and the credentials; secrets are named by their files.
 
     Only who knows a password already, and has it in no file, gives the password itself.
     """
@@ -29,14 +29,14 @@ class LinkSettings(NamedTuple):
     password: str = ""  # of the user, where there is no password_file
 
     def __repr__(self) -> str:
-        """As of any tuple, but without the password: this ends up in logs."""
+        """Return the representation without the password: it ends up in logs."""
         shown = self._asdict()
         shown["password"] = HIDDEN if self.password else ""
         return f"LinkSettings({', '.join(f'{key}={value!r}' for key, value in shown.items())})"
 
 
 def connect_options(settings: LinkSettings) -> dict[str, Any]:
-    """What nats-py is to be told; the files are read now, so that new credentials count."""
+    """Return the options for nats-py; the files are read now, so that new credentials count."""
     options: dict[str, Any] = {
         "servers": list(settings.servers),
         "name": settings.name,
@@ -67,7 +67,7 @@ def _tls(ca_file: str) -> ssl.SSLContext:
 
 
 def read_secret(key: str, path: str) -> str:
-    """The one line in a file; the error names the file and never what it holds."""
+    """Return the one line in a file; an error names the file and never its content."""
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Names: which ones are valid, the one name of a job everywhere, what Kubernetes calls a pool.
+"""Names: rules for valid ones, the name of a job, the names of a pool in Kubernetes.
 
 The caches hold short texts only, so that hostile input cannot fill the memory with long ones.
 """
@@ -41,24 +41,24 @@ def _matches_label(text: str) -> bool:
 
 
 def is_label(text: str) -> bool:
-    """Whether the text is a DNS label (RFC 1123), as names of containers and volumes are."""
+    """Return whether the text is a DNS label (RFC 1123), as names of containers and volumes are."""
     return len(text) <= LABEL_LENGTH and _matches_label(text)
 
 
 def is_subdomain(text: str) -> bool:
-    """Whether the text is a DNS subdomain (RFC 1123), as names of pods are."""
+    """Return whether the text is a DNS subdomain (RFC 1123), as names of pods are."""
     return len(text) <= SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
 
 
 def check_uid(where: str, uid: object) -> str:
-    """The text if it is a lower-case UUID; anything else cannot identify a job."""
+    """Return the text if it is a lower-case UUID; anything else cannot identify a job."""
     if type(uid) is not str or _UUID.fullmatch(uid) is None:
         raise PodRejected(where, "must be a lower-case UUID")
     return uid
 
 
 def check_token(where: str, text: object, error: type[Located] = PodRejected) -> str:
-    """The text if it can stand between two dots of a NATS subject and name a pool."""
+    """Return the text if it can stand between two dots of a NATS subject and name a pool."""
     if type(text) is not str or _TOKEN.fullmatch(text) is None:
         raise error(where, TOKEN_RULE)
     return text
@@ -79,7 +79,7 @@ def has_long_name(path: str) -> bool:
 
 
 def job_name(pod_name: str, uid: str) -> str:
-    """The one name of a job: readable by its stem, unique by its uid, at most 61 characters.
+    """Return the one name of a job: readable by its stem, unique by its uid, at most 61 characters.
 
     It is a DNS label and one NATS token, so that it can name the subject, the directory and the
     job in the batch system alike.
@@ -92,7 +92,7 @@ def job_name(pod_name: str, uid: str) -> str:
 
 
 def uid_of(job: str) -> str:
-    """The pod's uid in a job name; refuses what ``job_name`` cannot have made."""
+    """Return the pod's uid in a job name; refuse what ``job_name`` cannot have made."""
     stem, uid = job[: -_UUID_LENGTH - 1], job[-_UUID_LENGTH:]
     if _UUID.fullmatch(uid) is None or job != f"{stem}-{uid}":
         raise PodRejected("job name", f"does not end in a uid: {job}")
@@ -105,7 +105,7 @@ def uid_of(job: str) -> str:
 
 
 def pool_value(pool: str, error: type[Located] = PodRejected) -> str:
-    """The value of a toleration that names the pool.
+    """Return the value of a toleration that names the pool.
 
     It must begin and end with a letter or digit, as most pools do. Another end gets a ``p`` beside
     it, and a dot, which no pool has in it: ``-a_`` is ``p.-a_.p``.
@@ -123,7 +123,7 @@ def pool_value(pool: str, error: type[Located] = PodRejected) -> str:
 def pool_of_value(
     value: object, where: str = "toleration", error: type[Located] = PodRejected
 ) -> str:
-    """The pool that a toleration's value names; refuses what ``pool_value`` cannot have made."""
+    """Return the pool that a toleration names; refuse what ``pool_value`` cannot have made."""
     if type(value) is not str:
         raise error(where, TOKEN_RULE)
     if _PLAIN_POOL.fullmatch(value) is not None:
@@ -137,7 +137,7 @@ def pool_of_value(
 
 
 def flavor_name(*parts: str) -> str:
-    """One name for several, as of a MasterQueue, its flavor group and a pool: joined by dots.
+    """Return one name for several, as of a MasterQueue, a flavor group and a pool: joined by dots.
 
     It is a DNS subdomain. Among names of equally many parts each is that of its parts alone: a part
     that is no DNS label (only the first may have dots) is made one, and a hash of it follows.
@@ -150,7 +150,7 @@ def flavor_name(*parts: str) -> str:
 
 
 def _readable(part: str, is_first: bool) -> str:
-    """The part, if the name can hold it and it does not look as if it ended in a hash of ours."""
+    """Return the part if it fits and does not look as if it ended in a hash of ours."""
     fits = is_subdomain(part) if is_first else is_label(part)
     if fits and _HASH.fullmatch(part.rpartition(".")[2]) is None:
         return part

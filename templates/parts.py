@@ -1,11 +1,12 @@
-"""Large messages on their way: each on a subject of its own until it was fetched."""
+"""Large messages in chunks: kept on a subject of their own until they were fetched."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import secrets
-from typing import Callable
+from collections.abc import AsyncIterator, Awaitable
+from typing import Any, Callable
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -14,13 +15,17 @@ from nats.errors import Error as NatsError
 
 from templates import wire
 from templates.errors import WireError
-from templates.subjects import is_inbox, subject
+from templates.subjects import REQUEST_PARTS, is_inbox, subject
 
 KEPT_S = 120.0  # how long an answer can be fetched that nobody has fetched yet
+CHUNK_TIMEOUT_S = 10.0
+
+Ask = Callable[[str, bytes, float], Awaitable[bytes]]
+"""Subject, payload and seconds -> the answer."""
 
 
-class PartsShelf:
-    """What this process has announced and keeps ready for whoever asks, part by part."""
+class ChunkStore:
+    """Large messages that this process has announced, each served chunk by chunk."""
 
     def __init__(self, root: str, client: Callable[[], Client]) -> None:
         self._root = root
@@ -28,12 +33,30 @@ class PartsShelf:
         self._kept: dict[str, Subscription] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def put(self, kind: str, pool: str, raw: bytes, part_size: int) -> wire.Parts:
-        """Keep a request or an answer for as long as ``KEPT_S``, or until it is removed."""
+    @contextlib.asynccontextmanager
+    async def chunked_if_large(
+        self, kind: str, pool: str, raw: bytes, chunk_size: int
+    ) -> AsyncIterator[bytes]:
+        """Yield a payload: the message, or the announcement of its chunks, served meanwhile.
+
+        Those of an answer stay for a while after the block: it is long over when they are fetched.
+        """
+        if len(raw) <= chunk_size:
+            yield raw
+            return
+        parts = await self.put(kind, pool, raw, chunk_size)
+        try:
+            yield wire.announcement(parts)
+        finally:
+            if kind == REQUEST_PARTS:
+                await self.remove(parts.id)
+
+    async def put(self, kind: str, pool: str, raw: bytes, chunk_size: int) -> wire.Parts:
+        """Serve a request or an answer for ``KEPT_S``, or until it is removed."""
         if len(raw) > wire.LARGEST:
             raise WireError("message", f"is larger than {wire.LARGEST} bytes")
-        parts = wire.parts_of(secrets.token_hex(16), raw, part_size)
-        pieces = list(wire.slices(raw, part_size))
+        parts = wire.parts_of(secrets.token_hex(16), raw, chunk_size)
+        pieces = list(wire.slices(raw, chunk_size))
 
         async def give(message: Msg) -> None:
             asked = message.data.decode(errors="replace")
@@ -47,7 +70,7 @@ class PartsShelf:
         return parts
 
     async def remove(self, identity: str) -> None:
-        """Forget a message."""
+        """Stop serving a message."""
         subscription = self._kept.pop(identity, None)
         if subscription is not None:
             with contextlib.suppress(NatsError, OSError):
@@ -57,3 +80,16 @@ class PartsShelf:
         task = asyncio.ensure_future(self.remove(identity))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def reassemble(root: str, kind: str, pool: str, raw: bytes, ask: Ask) -> dict[str, Any]:
+    """Return the message in a payload, fetched in chunks if it announces them."""
+    message = wire.decode(raw)
+    parts = wire.announced(message)
+    if parts is None:
+        return message
+    where = subject(root, kind, pool, parts.id)
+    pieces = [
+        await ask(where, str(number).encode(), CHUNK_TIMEOUT_S) for number in range(parts.pieces)
+    ]
+    return wire.decode(wire.joined(parts, pieces))

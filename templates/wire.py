@@ -1,10 +1,10 @@
-"""Messages as bytes: JSON with a version, compressed when large, announced in parts when larger.
+"""Encode messages: JSON with a version, compressed when large, in chunks when larger.
 
-What is bytes itself, such as files, stands behind the JSON and a new line; what many jobs have in
-common, once.
+Bytes, such as files, stand behind the JSON and a new line; those that many jobs have in common,
+once.
 
 Nothing that arrives is trusted: what cannot be read is a ``WireError`` with one line, and a small
-message cannot unfold into a huge one.
+message cannot expand into a huge one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ZLIB = 0x78  # the first byte of what zlib writes; JSON begins with a brace
 
 
 class Parts(NamedTuple):
-    """A message too large for one payload: where its parts are asked for, and what they make up."""
+    """The announcement of a message too large for one payload: where its parts are, and a hash."""
 
     id: str
     pieces: int
@@ -43,7 +43,7 @@ class Parts(NamedTuple):
 
 
 def encode(message: Mapping[str, Any], *, compress: bool = True) -> bytes:
-    """The bytes of a message; those of its ``attachments`` stand as they are behind the JSON."""
+    """Return a message as bytes; its ``attachments`` stand as they are behind the JSON."""
     if ATTACHMENTS in message:
         raw = _with_attachments(message, message[ATTACHMENTS])
     else:
@@ -65,7 +65,7 @@ def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) 
 
 
 def decode(raw: bytes) -> dict[str, Any]:
-    """The message in some bytes; refuses another version by its number."""
+    """Return the message in some bytes; refuse another version by its number."""
     if raw[:1] and raw[0] == _ZLIB:
         raw = _decompressed(raw)
     head, newline, attached = raw.partition(b"\n")
@@ -76,7 +76,7 @@ def decode(raw: bytes) -> dict[str, Any]:
 
 
 def _cut(attached: bytes, sizes: object) -> list[bytes]:
-    """A negative size, -1 - n: it is the same as the nth."""
+    """Return the attachments; a negative size, -1 - n, stands for a copy of the nth."""
     if type(sizes) is not list or not all(type(size) is int for size in sizes):
         raise WireError(f"message.{_SIZES}", "must be the sizes of the attachments")
     if sum([size for size in sizes if size > 0]) != len(attached):
@@ -125,18 +125,18 @@ def _decompressed(raw: bytes) -> bytes:
 
 
 def parts_of(identity: str, raw: bytes, part_size: int) -> Parts:
-    """What announces a message that goes in parts of this size."""
+    """Return the announcement of a message in parts of this size."""
     pieces = -(-len(raw) // part_size)
     return Parts(identity, pieces, len(raw), hashlib.sha256(raw).hexdigest())
 
 
 def announcement(parts: Parts) -> bytes:
-    """The small message that stands for a large one."""
+    """Return the small message that stands for a large one."""
     return encode({"parts": parts._asdict()})
 
 
 def announced(message: Mapping[str, Any]) -> Optional[Parts]:
-    """The parts that a message announces; None when it is the whole message itself."""
+    """Return the parts that a message announces; None if it is the whole message itself."""
     if "parts" not in message:
         return None
     where = "message.parts"
@@ -152,12 +152,12 @@ def announced(message: Mapping[str, Any]) -> Optional[Parts]:
 
 
 def slices(raw: bytes, part_size: int) -> Iterator[bytes]:
-    """The parts, in order."""
+    """Yield the parts, in order."""
     return (raw[start : start + part_size] for start in range(0, len(raw), part_size))
 
 
 def joined(parts: Parts, pieces: list[bytes]) -> bytes:
-    """The message from its parts; refuses anything but what was announced."""
+    """Return the message from its parts; refuse anything but what was announced."""
     raw = b"".join(pieces)
     if len(raw) != parts.size or hashlib.sha256(raw).hexdigest() != parts.sha256:
         raise WireError("message", "its parts are not what was announced")

@@ -1,4 +1,4 @@
-"""What a batch system has to be able to do for us: docs/backends.md explains it at length."""
+"""The interface of a batch system: docs/backends.md explains it at length."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class Ticket(NamedTuple):
 
     name: str
     native: str
-    """What ``submit`` or ``find`` returned."""
+    """The identity that ``submit`` or ``find`` returned."""
     directory: str
     """Its directory; it may have been removed."""
 
 
 class Sighting(NamedTuple):
-    """What the batch system says of a job."""
+    """The batch system's word on a job."""
 
     phase: str = QUEUED
     """QUEUED, STARTED or ENDED, of templates.states."""
@@ -41,7 +41,7 @@ class Sighting(NamedTuple):
     if_told: str = ""
     """Of a job that has ended as if by itself: what it was, if its script had been told to end."""
     requeued: bool = False
-    """Whether it waits for the second time: it has been started, and put back into the queue."""
+    """True if it waits for the second time: it has been started, and put back into the queue."""
 
 
 class Finding(NamedTuple):
@@ -52,7 +52,7 @@ class Finding(NamedTuple):
     hint: str = ""
     """Of what is wrong: how to mend it."""
     uncertain: bool = False
-    """Whether it may be wrong, but need not be."""
+    """True if it may be wrong, but need not be."""
 
 
 class Backend(ABC):
@@ -65,24 +65,24 @@ class Backend(ABC):
     """
 
     settle_s: float = 30.0
-    """How long after a job's end its last records may still be on their way."""
+    """Seconds after a job's end in which its last records may still be on their way."""
     visible_after_s: float = 60.0
-    """How long a job may need, after a submission that ended unclearly, until ``find`` shows it."""
+    """Seconds after a submission that ended unclearly until ``find`` shows the job for certain."""
     urgent_s: float = 0.0
     """Between two polls while a job's end is in doubt, where asking costs nothing; 0: as always."""
     lost_after_s: float = 0.0
-    """How long a job must be missing in the batch system before it counts as lost; 0: what the
+    """Seconds that a job must be missing in the batch system before it counts as lost; 0: what the
     pool's timing says."""
 
     starts_again: bool = False
-    """Whether the batch system may end a job by itself and start it again later: then a script that
+    """True if the batch system may end a job by itself and start it again later: then a script that
     was told to end has not said its last word."""
 
     brings_logs: bool = False
-    """Whether logs have to be brought from the batch system when somebody asks for them."""
+    """True if logs have to be brought from the batch system when somebody asks for them."""
 
     runs_here: bool = False
-    """Whether jobs run on this very machine, and need what is installed here."""
+    """True if jobs run on this very machine, and need what is installed here."""
 
     def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
         """Take the settings of a pool, and a way to ask on the submitter's connection to NATS."""
@@ -99,7 +99,7 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, job: Job, directory: str) -> str:
-        """Hand over a job, under its name; returns its identity in the batch system.
+        """Hand over a job, under its name; return its identity in the batch system.
 
         The job carries no script and no files: those are in the directory. What runs is
         ``bash <directory>/job.sh <directory> <spool>``, once. ``NoRoom`` when no job is taken now
@@ -109,11 +109,11 @@ class Backend(ABC):
 
     @abstractmethod
     def find(self, names: Sequence[str]) -> dict[str, str]:
-        """Identities of those of the jobs that were taken, whether they wait, run or have ended."""
+        """Return the identities of jobs that were taken, whether they wait, run or have ended."""
 
     @abstractmethod
     def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
-        """What is said of all these jobs, with one question; those it does not know are missing."""
+        """Ask once and return what is said of these jobs; those it does not know are missing."""
 
     @abstractmethod
     def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
@@ -123,11 +123,11 @@ class Backend(ABC):
         """
 
     def clean(self, tickets: Sequence[Ticket]) -> set[str]:
-        """Remove what ended jobs have left in the batch system; names of those that are clean."""
+        """Remove what ended jobs have left in the batch system; return the names of clean ones."""
         return {ticket.name for ticket in tickets}
 
     def bring_logs(self, name: str, container: str) -> bool:
-        """Have the files of a container's log say what it says by now; whether they do."""
+        """Bring the files of a container's log up to date; return whether they are."""
         return True
 
     def tidy(self) -> None:
@@ -140,4 +140,4 @@ class Backend(ABC):
 
     @abstractmethod
     def capacity(self) -> dict[str, str]:
-        """What the batch system offers us: resource name -> quantity, as Kubernetes writes them."""
+        """Return what is offered to us: resource name -> quantity, as Kubernetes writes them."""

@@ -8,7 +8,7 @@ import signal
 import pytest
 from nats.aio.msg import Msg
 
-from templates.asking import Asker, NoResponders, NotConnected, Unanswered, next_of, reason_of
+from templates.asking import NoResponders, NotConnected, Requester, Unanswered, next_of, reason_of
 from templates.connecting import settle
 from tests.nats_server import NatsServer
 from tests.templates.clients import Connected, run
@@ -23,12 +23,12 @@ def test_answers_come_to_who_has_asked(server: NatsServer) -> None:
         async with Connected(server) as one, Connected(server) as other:
             await other.client.subscribe("where", cb=echo)
             await settle(other.client, 10)
-            asker = await Asker.on(one.client)
+            requester = await Requester.on(one.client)
             words = [f"word {number}" for number in range(100)]
-            asked = [asker.ask("where", word.encode(), 10) for word in words]
+            asked = [requester.ask("where", word.encode(), 10) for word in words]
             answers = await asyncio.gather(*asked)
             assert [answer.decode() for answer in answers] == [word.upper() for word in words]
-            assert asker._waiting == {}
+            assert requester._pending == {}
 
     run(work())
 
@@ -41,16 +41,16 @@ def test_nobody_there_nobody_answers_and_a_late_answer(server: NatsServer) -> No
 
     async def work() -> None:
         async with Connected(server) as one:
-            asker = await Asker.on(one.client)
+            requester = await Requester.on(one.client)
             with pytest.raises(NoResponders):
-                await asker.ask("nobody", b"", 10)
+                await requester.ask("nobody", b"", 10)
             await one.client.subscribe("mute", cb=keep)
             with pytest.raises(Unanswered, match=r"no answer within 0\.2 s on mute"):
-                await asker.ask("mute", b"", 0.2)
+                await requester.ask("mute", b"", 0.2)
             await heard[0].respond(b"late")  # which nobody waits for any more
             await one.client.subscribe("where", cb=echo)
-            assert await asker.ask("where", b"next", 10) == b"NEXT"
-            assert asker._waiting == {}
+            assert await requester.ask("where", b"next", 10) == b"NEXT"
+            assert requester._pending == {}
 
     run(work())
 
@@ -62,9 +62,9 @@ def test_two_answers_are_one(server: NatsServer) -> None:
 
     async def work() -> None:
         async with Connected(server) as one:
-            asker = await Asker.on(one.client)
+            requester = await Requester.on(one.client)
             await one.client.subscribe("where", cb=twice)
-            assert [await asker.ask("where", b"", 10) for _ in range(3)] == [b"one"] * 3
+            assert [await requester.ask("where", b"", 10) for _ in range(3)] == [b"one"] * 3
             assert one.complaints == []
 
     run(work())
@@ -73,12 +73,12 @@ def test_two_answers_are_one(server: NatsServer) -> None:
 def test_giving_up_ends_what_waits_and_nothing_that_is_answered(server: NatsServer) -> None:
     async def work() -> None:
         async with Connected(server) as one:
-            asker = await Asker.on(one.client)
+            requester = await Requester.on(one.client)
             arrived = await one.client.subscribe("mute")
-            waiting = asyncio.ensure_future(asker.ask("mute", b"", 30))
+            waiting = asyncio.ensure_future(requester.ask("mute", b"", 30))
             await arrived.next_msg(10)
-            asker.give_up()
-            asker.give_up()
+            requester.give_up()
+            requester.give_up()
             with pytest.raises(Unanswered, match="the connection to NATS broke"):
                 await waiting
 
@@ -88,10 +88,10 @@ def test_giving_up_ends_what_waits_and_nothing_that_is_answered(server: NatsServ
 def test_a_closed_connection_takes_no_question(server: NatsServer) -> None:
     async def work() -> None:
         async with Connected(server) as one:
-            asker = await Asker.on(one.client)
+            requester = await Requester.on(one.client)
         with pytest.raises(NotConnected):
-            await asker.ask("where", b"", 10)
-        assert asker._waiting == {}
+            await requester.ask("where", b"", 10)
+        assert requester._pending == {}
 
     run(work())
 

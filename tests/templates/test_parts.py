@@ -13,7 +13,7 @@ from templates import parts as parts_module
 from templates import wire
 from templates.connecting import settle
 from templates.errors import WireError
-from templates.parts import PartsShelf
+from templates.parts import ChunkStore
 from templates.subjects import ANSWER_PARTS, REQUEST_PARTS
 from tests.nats_server import NatsServer
 from tests.templates.clients import Connected, run
@@ -21,8 +21,8 @@ from tests.templates.clients import Connected, run
 ROOT = "interlink"
 
 
-def shelf_of(one: Connected) -> PartsShelf:
-    return PartsShelf(ROOT, lambda: one.client)
+def store_of(one: Connected) -> ChunkStore:
+    return ChunkStore(ROOT, lambda: one.client)
 
 
 @pytest.mark.parametrize("size", [1, 999, 1000, 1001, 250_000])
@@ -32,7 +32,7 @@ def test_the_parts_make_up_the_message(server: NatsServer, size: int, kind: str)
 
     async def work() -> None:
         async with Connected(server) as one, Connected(server) as other:
-            announced = await shelf_of(one).put(kind, "p", raw, 1000)
+            announced = await store_of(one).put(kind, "p", raw, 1000)
             await settle(one.client, 10)
             where = f"{ROOT}.{kind}.p.{announced.id}"
             pieces = []
@@ -50,7 +50,7 @@ def test_the_parts_make_up_the_message(server: NatsServer, size: int, kind: str)
 def test_what_is_no_part_is_not_answered(server: NatsServer, asked: bytes) -> None:
     async def work() -> None:
         async with Connected(server) as one, Connected(server) as other:
-            announced = await shelf_of(one).put(REQUEST_PARTS, "p", b"abc", 1)
+            announced = await store_of(one).put(REQUEST_PARTS, "p", b"abc", 1)
             await settle(one.client, 10)
             where = f"{ROOT}.{REQUEST_PARTS}.p.{announced.id}"
             with pytest.raises(NatsTimeout):
@@ -66,7 +66,7 @@ def test_no_part_goes_where_no_inbox_is(server: NatsServer) -> None:
 
     async def work() -> None:
         async with Connected(server) as one, Connected(server) as other:
-            announced = await shelf_of(one).put(REQUEST_PARTS, "p", b"abc", 1)
+            announced = await store_of(one).put(REQUEST_PARTS, "p", b"abc", 1)
             await settle(one.client, 10)
             heard = await other.client.subscribe(f"{ROOT}.create.q")
             where = f"{ROOT}.{REQUEST_PARTS}.p.{announced.id}"
@@ -95,15 +95,15 @@ def test_what_is_removed_is_gone_and_what_expires_too(
 
     async def work() -> None:
         async with Connected(server) as one, Connected(server) as other:
-            shelf = shelf_of(one)
-            kept = await shelf.put(REQUEST_PARTS, "p", b"abc", 1)
-            removed = await shelf.put(REQUEST_PARTS, "p", b"abc", 1)
+            store = store_of(one)
+            kept = await store.put(REQUEST_PARTS, "p", b"abc", 1)
+            removed = await store.put(REQUEST_PARTS, "p", b"abc", 1)
             assert kept.id != removed.id
-            await shelf.remove(removed.id)
-            await shelf.remove(removed.id)
+            await store.remove(removed.id)
+            await store.remove(removed.id)
             await gone(other, removed.id)
             monkeypatch.setattr(parts_module, "KEPT_S", 0.2)
-            brief = await shelf.put(REQUEST_PARTS, "p", b"abc", 1)
+            brief = await store.put(REQUEST_PARTS, "p", b"abc", 1)
             await gone(other, brief.id)
             where = f"{ROOT}.{REQUEST_PARTS}.p.{kept.id}"
             assert (await other.client.request(where, b"1", timeout=10)).data == b"b"
@@ -114,9 +114,9 @@ def test_what_is_removed_is_gone_and_what_expires_too(
 def test_removing_from_a_connection_that_is_closed(server: NatsServer) -> None:
     async def work() -> None:
         async with Connected(server) as one:
-            shelf = shelf_of(one)
-            kept = await shelf.put(REQUEST_PARTS, "p", b"abc", 1)
-        await shelf.remove(kept.id)
+            store = store_of(one)
+            kept = await store.put(REQUEST_PARTS, "p", b"abc", 1)
+        await store.remove(kept.id)
 
     run(work())
 
@@ -129,6 +129,6 @@ def test_a_message_that_is_too_large_is_refused(
     async def work() -> None:
         async with Connected(server) as one:
             with pytest.raises(WireError, match="message: is larger than 3 bytes"):
-                await shelf_of(one).put(REQUEST_PARTS, "p", b"abcd", 1)
+                await store_of(one).put(REQUEST_PARTS, "p", b"abcd", 1)
 
     run(work())
