@@ -157,10 +157,10 @@ class KubeClient:
         """Return all items of a list."""
         found: list[Json] = []
         for page in self.pages(path, what, query):
-            items = page.get("items")
-            if type(items) is not list:
+            items = page.get("items", "missing")
+            if items is not None and type(items) is not list:  # null, where there are none
                 raise self._error_of(Failure(what, OK, "the answer is no list"))
-            found += items
+            found += items or ()
         return found
 
     def lines(

@@ -86,7 +86,7 @@ class Api:
         version = ""
         query = {"labelSelector": selector}
         for page in self._client.pages(f"{self._namespaced}/pods", "listing pods", query):
-            items += page["items"]
+            items += page["items"] or ()
             version = str(page["metadata"]["resourceVersion"])
         return items, version
 

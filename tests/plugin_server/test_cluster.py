@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +137,10 @@ def test_nobody_there_and_nobody_who_answers(api: KubeApi, monkeypatch: pytest.M
         assert TOKEN not in str(caught.value)
     with pytest.raises(ClusterError, match="refused"):
         cluster_of(api, url=f"https://localhost:{port}").identity()
+
+
+def test_the_plugin_does_without_the_package_kubernetes() -> None:
+    program = "import sys, plugin_server.service; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", program], text=True).split()
+    assert "templates.kube_client" in loaded
+    assert "kubernetes" not in loaded

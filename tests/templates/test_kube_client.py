@@ -157,9 +157,16 @@ def test_a_list_that_breaks_off_or_is_none(server: Server, client: KubeClient) -
     server.says = gone
     with pytest.raises(CallFailed, match="too old"):
         client.items("/xs", "listing")
-    server.says = always(200, {"items": None})
-    with pytest.raises(CallFailed, match="is no list"):
-        client.items("/xs", "listing")
+    for content in ({}, {"items": {}}):
+        server.says = always(200, content)
+        with pytest.raises(CallFailed, match="is no list"):
+            client.items("/xs", "listing")
+
+
+def test_an_empty_list(server: Server, client: KubeClient) -> None:
+    for items in ([], None):
+        server.says = always(200, {"items": items, "metadata": {}})
+        assert client.items("/xs", "listing") == []
 
 
 def test_a_list_without_end(
