@@ -143,7 +143,10 @@ def is_harmless(name: str) -> bool:
 
 def impurities(source: Source) -> list[str]:
     """What of the world a part of templates reaches that should only compute."""
-    if source.package != "templates" or source.label in COMMAND_LINES | CONNECTION | KUBERNETES | WRITES | MAINS:
+    if (
+        source.package != "templates"
+        or source.label in COMMAND_LINES | CONNECTION | KUBERNETES | WRITES | MAINS
+    ):
         return []
     found = [imp for imp in source.imports if imp.top in IMPURE and not is_harmless(imp.name)]
     called = [
