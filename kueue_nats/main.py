@@ -17,10 +17,11 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
-from kueue_nats import settings as settings_module
-from kueue_nats.settings import PROGRAM, Settings
-from templates import __version__, running
-from templates.errors import ConfigError
+from kueue_nats.spec import settings as settings_module
+from kueue_nats.spec.settings import PROGRAM, Settings
+from templates import __version__
+from templates.common.errors import ConfigError
+from templates.program import main_loop
 
 logger = logging.getLogger(__name__)
 
@@ -31,14 +32,14 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     try:
         settings = settings_module.from_environment(arguments.config)
         if arguments.command == "plan":
-            from kueue_nats import plan_command
+            from kueue_nats.operator import plan_command
 
             return plan_command.run(arguments, settings, sys.stdout.write)
-        running.set_up_logging(settings.logging)
+        main_loop.set_up_logging(settings.logging)
         return _run(settings, once=arguments.once)
     except ConfigError as error:
         sys.stderr.write(f"{PROGRAM}: {error}\n")
-        return running.WRONG_CONFIGURATION
+        return main_loop.WRONG_CONFIGURATION
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -63,17 +64,17 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(settings: Settings, *, once: bool) -> int:
-    from kueue_nats import web
-    from kueue_nats.cluster import connect
-    from kueue_nats.operator import Operator
+    from kueue_nats.kube.client import connect
+    from kueue_nats.operator import health as web
+    from kueue_nats.operator.operator import Operator
 
     cluster = connect(settings.kubeconfig or settings_module.home_kubeconfig())
     operator = Operator(settings, cluster, once=once)
     if once:
-        return running.run(operator.run_once())
+        return main_loop.run(operator.run_once())
     server = web.serve(settings.listen, operator.health, operator.metrics.page)
     logger.info("%s %s looks every %s s", PROGRAM, __version__, settings.poll_s)
     try:
-        return running.run(operator.run())
+        return main_loop.run(operator.run())
     finally:
         server.shutdown()

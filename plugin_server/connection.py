@@ -18,9 +18,9 @@ from flask import Flask, Response
 from gunicorn import http
 from gunicorn.http import wsgi
 
-from plugin_server import api
 from plugin_server.framing import request_end, waits_for_permission
 from plugin_server.heads import Environment, Heads, named
+from plugin_server.http import api
 
 logger = logging.getLogger(__name__)
 

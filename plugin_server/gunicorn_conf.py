@@ -12,13 +12,13 @@ from typing import Any
 
 from gunicorn.glogging import Logger
 
-from plugin_server.settings import (
+from plugin_server.common.settings import (
     bind_address,
     from_environment,
     metrics_directory,
     share_metrics,
 )
-from templates.errors import ConfigError
+from templates.common.errors import ConfigError
 
 KEEP_ALIVE_S = 150  # interLink keeps its connections for 120 s, and must be the one who closes
 
@@ -52,7 +52,7 @@ forwarded_allow_ips = "*"
 secure_scheme_headers: dict[str, str] = {}
 control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
 _level = _settings.logging.level.upper()
-_form = {"()": "templates.log_format.formatter", "name": _settings.logging.format}
+_form = {"()": "templates.program.log_format.formatter", "name": _settings.logging.format}
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -74,7 +74,7 @@ if workers > 1:
 
 def post_worker_init(worker: Any) -> None:
     """Start the loop of this worker; what was imported is no garbage, and never looked at again."""
-    from plugin_server.app import service_of
+    from plugin_server.http.app import service_of
 
     service = service_of(worker.wsgi)
     service.is_stopping = lambda: not worker.alive
@@ -85,7 +85,7 @@ def post_worker_init(worker: Any) -> None:
 
 def worker_exit(_server: Any, worker: Any) -> None:
     """Stop it."""
-    from plugin_server.app import service_of
+    from plugin_server.http.app import service_of
 
     if worker.wsgi is not None:
         service_of(worker.wsgi).stop()

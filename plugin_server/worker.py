@@ -19,9 +19,9 @@ from typing import Any
 
 from gunicorn.workers.base import Worker as BaseWorker
 
-from plugin_server.app import service_of
 from plugin_server.connection import Connection, Host
 from plugin_server.heads import Heads
+from plugin_server.http.app import service_of
 
 BEAT_S = 1.0  # between two signs of life
 SWEEP_S = 1.0

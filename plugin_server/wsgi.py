@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from plugin_server.app import create_app
-from plugin_server.settings import from_environment
+from plugin_server.common.settings import from_environment
+from plugin_server.http.app import create_app
 
 app = create_app(from_environment())

@@ -19,11 +19,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from submitter import settings_file
-from submitter.settings import Settings, variables
-from templates import __version__, running
-from templates.errors import ConfigError
-from templates.running import WRONG_CONFIGURATION, set_up_logging
+from submitter.cli import config_file
+from submitter.config.settings import Settings, variables
+from templates import __version__
+from templates.common.errors import ConfigError
+from templates.program import main_loop
+from templates.program.main_loop import WRONG_CONFIGURATION, set_up_logging
 
 logger = logging.getLogger(__name__)
 
@@ -32,10 +33,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     """The command line; returns the exit code."""
     arguments = _parser().parse_args(argv)
     if arguments.command == "sample":
-        sys.stdout.write(settings_file.sample())
+        sys.stdout.write(config_file.sample())
         return 0
     if arguments.command == "check":
-        from submitter import check
+        from submitter.cli import check
 
         # What the connection logs, the report says better.
         logging.disable(logging.CRITICAL)
@@ -43,7 +44,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if arguments.command == "import-slurm-config":
         return import_slurm_config(arguments.file, arguments.output)
     try:
-        settings = settings_file.read(arguments.config)
+        settings = config_file.read(arguments.config)
     except ConfigError as error:
         sys.stderr.write(f"interlink-submitter: {error}\n")
         return WRONG_CONFIGURATION
@@ -57,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Run jobs of Kubernetes pods at this site, as they come in through NATS.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
-    default = Path(settings_file.DEFAULT_PATH)
+    default = Path(config_file.DEFAULT_PATH)
     words = f"the configuration file (default: {default})"
     parser.add_argument("--config", metavar="FILE", type=Path, default=default, help=words)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="instead of running")
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
     """Write our configuration made from an older one; says on standard error what became of it."""
-    from submitter import slurm_import
+    from submitter.cli import slurm_import
 
     found = variables(slurm_import.VARIABLES)
     path = path or slurm_import.place(found)
@@ -98,8 +99,8 @@ def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
 
 def run(settings: Settings) -> int:
     """The service, until it ends or a signal ends it; returns the exit code."""
-    from submitter.service import serve
+    from submitter.cli.service import serve
 
     names = ", ".join(pool.name for pool in settings.pools)
     logger.info("interlink-submitter %s serves %s", __version__, names)
-    return running.run(serve(settings))
+    return main_loop.run(serve(settings))

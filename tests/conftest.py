@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-from tests.nats_server import NatsServer
+from tests.support.nats_server import NatsServer
 
 # Its asserts are tests, though no name of a test module says so.
-pytest.register_assert_rewrite("tests.submitter.conformance")
+pytest.register_assert_rewrite("tests.unit.submitter.conformance")
 
 # How long an example takes says more of the machine than of what it tries.
 settings.register_profile("patient", deadline=None)

@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any, Optional
 
-from templates.manifests import read_manifests
-from templates.pod import Pod
-from templates.yaml_text import load_documents
+from templates.common.yaml_loader import load_documents
+from templates.pod.model import Pod
+from templates.pod.user_manifests import read_manifests
 
 LONGEST_CREATE_S = 120  # interLink gives up then
 

@@ -32,7 +32,7 @@ from scripts.lib.interlink import (
     is_up,
     log_request,
 )
-from templates.errors import InterlinkNatsError
+from templates.common.errors import InterlinkNatsError
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from scripts.lib import slurm_files as files
-from scripts.lib.slurm_machines import Trouble
-from scripts.lib.slurm_site import Site
+from scripts.lib.slurm import files
+from scripts.lib.slurm.machines import Trouble
+from scripts.lib.slurm.site import Site
 
 ON_PARTS = ("kill", "stop", "start", "freeze", "thaw", "unplug", "plug")
 

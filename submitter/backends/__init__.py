@@ -1,47 +1,5 @@
-"""The batch systems, one module each: what to run, and how to read what it prints."""
+"""Batch systems: the contract (``base``), the registry, and a folder for each of them.
 
-from __future__ import annotations
-
-import importlib
-
-from submitter.asking_nats import AskNats, nobody
-from submitter.backends.base import Backend
-from submitter.settings import Pool
-from templates.errors import ConfigError
-
-BACKENDS = {
-    "host": "submitter.backends.host:Host",
-    "htcondor": "submitter.backends.htcondor:HTCondor",
-    "kubernetes": "submitter.backends.kubernetes:Kubernetes",
-    "podman": "submitter.backends.podman:Podman",
-    "slurm": "submitter.backends.slurm:Slurm",
-}
-"""Name in the configuration -> module and class; only the one in use is imported."""
-
-
-def class_of(pool: Pool) -> type[Backend]:
-    """Return the class of the batch system that a pool names."""
-    place = BACKENDS.get(pool.backend)
-    if place is None:
-        known = ", ".join(sorted(BACKENDS))
-        raise ConfigError(f"pool {pool.name}: backend", f"must be one of {known}")
-    module, _, name = place.partition(":")
-    try:
-        found: type[Backend] = getattr(importlib.import_module(module), name)
-    except ModuleNotFoundError as error:
-        what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
-        raise ConfigError(f"pool {pool.name}: backend", what) from None
-    return found
-
-
-def make(pool: Pool, ask: AskNats = nobody) -> Backend:
-    """Return the batch system that a pool names."""
-    return class_of(pool)(pool, ask)
-
-
-def known_class(pool: Pool) -> type[Backend]:
-    """Return the class, or the base of all where there is none: ``make`` says why."""
-    try:
-        return class_of(pool)
-    except ConfigError:
-        return Backend
+A backend is called in threads, one call at a time for each job; it may wait for its batch
+system. No NATS, no loop.
+"""

@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from submitter.asking_nats import AskNats, nobody
-from submitter.settings import Pool
-from templates.job import Job
-from templates.states import QUEUED
+from submitter.common.nats_request import AskNats, nobody
+from submitter.config.settings import Pool
+from templates.job.model import Job
+from templates.job.status import QUEUED
 
 
 class Ticket(NamedTuple):
@@ -26,7 +26,7 @@ class Sighting(NamedTuple):
     """The batch system's word on a job."""
 
     phase: str = QUEUED
-    """QUEUED, STARTED or ENDED, of templates.states."""
+    """QUEUED, STARTED or ENDED, of templates.job.status."""
     reason: str = ""
     """Why it waits, or what ended it: one word."""
     message: str = ""

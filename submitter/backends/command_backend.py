@@ -6,12 +6,12 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from submitter.asking_nats import AskNats, nobody
 from submitter.backends.base import Backend, Sighting
-from submitter.backends.programs import Programs, chunks
-from submitter.errors import BackendUnavailable
-from submitter.journal import read
-from submitter.settings import Pool
+from submitter.backends.commands import Programs, chunks
+from submitter.common.errors import BackendUnavailable
+from submitter.common.nats_request import AskNats, nobody
+from submitter.config.settings import Pool
+from submitter.store.journal import read
 
 AFTER_TROUBLE_S = 5.0  # what it took in before it fell silent is in its queue by then
 REMEMBERED_S = 14 * 24 * 3600  # how far back its history is searched for a name

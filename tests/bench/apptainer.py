@@ -17,11 +17,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from templates.build_config import BuildConfig, Runtime
-from templates.job_build import build
-from templates.render_pod import write_job
+from templates.cli.render_pod import write_job
+from templates.site.build_config import BuildConfig, Runtime
+from templates.translation.build import build
 from tests.bench.rows import Row
-from tests.site import ALICE, SITE_ROOT, manifests, pod
+from tests.support.script_runner import ALICE, SITE_ROOT, manifests, pod
 
 ROUNDS = 20
 SIF = "/srv/images/busybox_1.36.sif"

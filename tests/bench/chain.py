@@ -30,15 +30,15 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from templates.build_config import BuildConfig, Runtime
-from templates.job_build import build
-from templates.render_pod import write_job
+from templates.cli.render_pod import write_job
+from templates.site.build_config import BuildConfig, Runtime
+from templates.translation.build import build
 from tests.bench import null_plugin
 from tests.bench.rows import Row
-from tests.kueue_api import Refused
-from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
-from tests.site import manifests
-from tests.slurm_site import USER_ID
+from tests.sites.slurm.site import USER_ID
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import REPO, SCRIPT, KueueBed, running, until
+from tests.support.script_runner import manifests
 
 JOBS, SLOTS, SECONDS = 500, 64, 30
 ROUNDS = 11

@@ -20,8 +20,8 @@ from pathlib import Path
 from tests.bench.asking import GTHREAD, REPO, Clients, Question, bare_flask
 from tests.bench.clients import UID
 from tests.bench.rows import Row
-from tests.nats_server import NatsServer
-from tests.system import request_of, running
+from tests.support.nats_server import NatsServer
+from tests.support.system import request_of, running
 
 ROUNDS = 5
 WINDOW_S = 2.0

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from submitter.backends.base import Ticket
-from submitter.backends.htcondor import HTCondor
-from submitter.settings import Pool, Timing
+from submitter.backends.htcondor.backend import HTCondor
+from submitter.config.settings import Pool, Timing
 from tests.bench.rows import Row
 from tests.bench.site_pods import counted, create_all, noting, programs_of_a_poll, watching
-from tests.condor_site import USER, RunningSite, running, until
-from tests.condor_system import CondorSystem, system_at
-from tests.site_system import TIMING
-from tests.system import POOL, job_of, request_of
+from tests.sites.htcondor.site import USER, RunningSite, running, until
+from tests.sites.htcondor.system import CondorSystem, system_at
+from tests.support.site_system import TIMING
+from tests.support.system import POOL, job_of, request_of
 
 PODS = 500
 BY_HAND = 200

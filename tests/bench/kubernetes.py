@@ -22,10 +22,10 @@ from typing import Any
 import urllib3
 
 from tests.bench.rows import Row
-from tests.kubernetes_pool import ACCOUNT, Cluster, job_of
-from tests.kueue_bed import KueueBed, running, until
-from tests.nats_server import NatsServer
-from tests.submitter.rig import Centre, Submitter
+from tests.sites.kubernetes.pool import ACCOUNT, Cluster, job_of
+from tests.support.kueue_bed import KueueBed, running, until
+from tests.support.nats_server import NatsServer
+from tests.unit.submitter.rig import Centre, Submitter
 
 FEW, MANY = 10, 1000
 MEASURED_S = 60

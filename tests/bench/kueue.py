@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kueue_nats.cluster import Cluster, connect
-from kueue_nats.kueue_objects import QUEUES
+from kueue_nats.kube.client import Cluster, connect
+from kueue_nats.plan.objects import QUEUES
 from tests.bench.rows import Row
-from tests.kueue_bed import KueueBed, running, until
-from tests.kueue_operator import PASSWORD, USER, Operator, Pools, install
-from tests.nats_server import NatsServer
+from tests.support.kueue_bed import KueueBed, running, until
+from tests.support.kueue_operator import PASSWORD, USER, Operator, Pools, install
+from tests.support.nats_server import NatsServer
 
 POLL_S = 2  # the default
 AT_REST_S = 300

@@ -9,11 +9,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from templates.asking import LinkError
-from templates.link import Link
-from templates.link_settings import LinkSettings
+from templates.nats.connection import Link
+from templates.nats.options import LinkSettings
+from templates.nats.requests import LinkError
 from tests.bench.rows import Row
-from tests.system import System, running
+from tests.support.system import System, running
 
 SIZE = 1_000_000_000
 CHUNK = 512 * 1024

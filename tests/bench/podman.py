@@ -23,12 +23,12 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from templates.build_config import BuildConfig, Podman, Runtime
-from templates.states import ENDED
+from templates.job.status import ENDED
+from templates.site.build_config import BuildConfig, Podman, Runtime
 from tests.bench.rows import Row
-from tests.nats_server import NatsServer
-from tests.podman_host import BASH, CONFIG, SCRIPT, AtTheHost, PodmanHost, job_of, running
-from tests.submitter.rig import Centre, eventually
+from tests.sites.podman.host import BASH, CONFIG, SCRIPT, AtTheHost, PodmanHost, job_of, running
+from tests.support.nats_server import NatsServer
+from tests.unit.submitter.rig import Centre, eventually
 
 FEW, MANY = 20, 1000
 MEASURED_S = 60

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.bench.logs import memory_mb
 from tests.bench.rows import Row
-from tests.system import POOL, System, job_of, running
+from tests.support.system import POOL, System, job_of, running
 
 JOBS = 10_000
 REST_S = 20

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from scripts.lib.interlink import Plugin
-from scripts.lib.slurm_machines import until
+from scripts.lib.slurm.machines import until
 from submitter.backends.base import Backend, Ticket
 from tests.bench.asking import CLIENTS
-from tests.site_system import SiteSystem
-from tests.system import POOL, job_of
+from tests.support.site_system import SiteSystem
+from tests.support.system import POOL, job_of
 
 
 def create_all(system: SiteSystem, requests: list[dict[str, Any]]) -> float:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from submitter.backends.base import Ticket
-from submitter.backends.slurm import Slurm
-from submitter.settings import Pool
+from submitter.backends.slurm.backend import Slurm
+from submitter.config.settings import Pool
 from tests.bench import apptainer
 from tests.bench.rows import Row
 from tests.bench.site_pods import (
@@ -28,8 +28,8 @@ from tests.bench.site_pods import (
     programs_of_a_poll,
     watching,
 )
-from tests.slurm_site import USER, SlurmSite, running, until
-from tests.slurm_system import TIMING, SlurmSystem, pod_of, system_at
+from tests.sites.slurm.site import USER, SlurmSite, running, until
+from tests.sites.slurm.system import TIMING, SlurmSystem, pod_of, system_at
 
 PODS = 1000
 BY_HAND = 300

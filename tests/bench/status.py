@@ -10,7 +10,7 @@ from typing import Any
 from tests.bench.asking import CLIENTS, Clients, Question, bare_flask
 from tests.bench.create import FULL
 from tests.bench.rows import Row
-from tests.system import request_of, running
+from tests.support.system import request_of, running
 
 ROUNDS = 5
 WINDOW_S = 1.5

@@ -14,9 +14,9 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from templates.build_config import BuildConfig
-from templates.job_build import build
-from templates.request import read_create_request
+from templates.pod.create_request import read_create_request
+from templates.site.build_config import BuildConfig
+from templates.translation.build import build
 from tests.bench.asking import Clients, Question, bare_flask
 from tests.bench.create_request import body
 from tests.bench.rows import Row

@@ -9,7 +9,7 @@ import pytest
 
 from tests.chart.helm import CHART
 from tests.chart.installed import load_images
-from tests.kueue_bed import KueueBed, part, running
+from tests.support.kueue_bed import KueueBed, part, running
 
 BED = "chart-tests"
 

@@ -21,9 +21,9 @@ import yaml
 
 from scripts.lib.interlink import free_port, is_up
 from tests.chart.helm import CONDOR, Json, one, text_of
-from tests.kueue_bed import part
-from tests.oidc import Issuer
-from tests.system import Process, System
+from tests.support.kueue_bed import part
+from tests.support.oidc import Issuer
+from tests.support.system import Process, System
 
 COOKIE_SECRET = "0123456789abcdef0123456789ABCDEF"
 CLIENT = CONDOR["iamClientId"]

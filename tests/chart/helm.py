@@ -11,7 +11,7 @@ from typing import Any, Optional
 
 import yaml
 
-from tests.kueue_bed import part
+from tests.support.kueue_bed import part
 
 REPO = Path(__file__).resolve().parents[2]
 CHART = REPO / "chart"

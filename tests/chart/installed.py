@@ -10,12 +10,12 @@ from pathlib import Path
 import yaml
 
 from scripts.lib import certificates
-from templates import permissions
+from templates.nats import permissions
 from tests.chart.helm import CHART, NAMESPACE, RELEASE, REPO, Json, helm
-from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed, part, until
-from tests.nats_server import program
-from tests.system import Process
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import KueueBed, part, until
+from tests.support.nats_server import program
+from tests.support.system import Process
 
 IMAGES = REPO / "scripts" / "lib" / "chart-images.sh"
 REGISTRY = "registry.example.org/interlink"

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.chart.helm import Json
 from tests.chart.installed import Release
-from tests.kueue_bed import until
+from tests.support.kueue_bed import until
 
 TEAM = "team"
 QUEUE = "batch"

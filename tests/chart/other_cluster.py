@@ -12,14 +12,14 @@ from pathlib import Path
 
 import yaml
 
-from scripts.lib.condor_files import DOMAIN, IAM, places_of
+from scripts.lib.condor.files import DOMAIN, IAM, places_of
 from scripts.lib.interlink import free_port
-from scripts.lib.slurm_files import OUTSIDE
+from scripts.lib.slurm.files import OUTSIDE
 from tests.chart.installed import Release, knowing
-from tests.htcondor.element import Element
-from tests.kueue_bed import SCRIPT, KueueBed, part, until
-from tests.oidc import Issuer
-from tests.system import Process
+from tests.sites.htcondor.element import Element
+from tests.support.kueue_bed import SCRIPT, KueueBed, part, until
+from tests.support.oidc import Issuer
+from tests.support.system import Process
 
 NODE = "far"
 FRONT = "iam.front.test"  # the issuer whose tokens virtual kubelets bring

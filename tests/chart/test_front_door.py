@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests import oidc, system
 from tests.chart.front_door import CLIENT, Door, Fickle, open_door
-from tests.oidc import Issuer
-from tests.system import POOL, System, request_of
+from tests.support import oidc, system
+from tests.support.oidc import Issuer
+from tests.support.system import POOL, System, request_of
 
 ASKED = [
     ("POST", "/create"),

@@ -23,8 +23,8 @@ from tests.chart.installed import (
     values,
 )
 from tests.chart.load import TEAM, Load, job, make_team
-from tests.kueue_bed import SCRIPT, KueueBed, until
-from tests.system import Process
+from tests.support.kueue_bed import SCRIPT, KueueBed, until
+from tests.support.system import Process
 
 logger = logging.getLogger(__name__)
 

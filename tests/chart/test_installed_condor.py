@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from scripts.lib.condor_files import AUDIENCE, CLIENT, DOMAIN, IAM, IAM_PORT
+from scripts.lib.condor.files import AUDIENCE, CLIENT, DOMAIN, IAM, IAM_PORT
 from tests.chart import other_cluster
 from tests.chart.helm import Json
 from tests.chart.installed import REGISTRY, Release, image, in_a_bed
-from tests.htcondor.element import SECRET, Element, element
-from tests.images import archive
-from tests.kueue_bed import KueueBed, part, until
-from tests.oidc import Issuer
-from tests.system import Process
+from tests.sites.htcondor.element import SECRET, Element, element
+from tests.support.images import archive
+from tests.support.kueue_bed import KueueBed, part, until
+from tests.support.oidc import Issuer
+from tests.support.system import Process
 
 HOST = "interlink.example.org"
 DOOR = "interlink"  # the client that tokens have to be for

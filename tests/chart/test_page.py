@@ -18,8 +18,8 @@ import yaml
 
 from tests.chart.helm import REPO, Json
 from tests.chart.installed import REGISTRY, Release, in_a_bed, knowing
-from tests.kueue_bed import KueueBed, part
-from tests.system import Process
+from tests.support.kueue_bed import KueueBed, part
+from tests.support.system import Process
 
 PAGE = (REPO / "docs" / "install.md").read_text(encoding="utf-8")
 SITE = "hpc"

@@ -13,11 +13,11 @@ import pytest
 import tomllib
 import yaml
 
-from kueue_nats.settings import load as load_kueue
-from plugin_server.settings import load as load_plugin
-from submitter import settings_file
-from submitter.backends import make
-from templates import permissions, subjects
+from kueue_nats.spec.settings import load as load_kueue
+from plugin_server.common.settings import load as load_plugin
+from submitter.backends.registry import make
+from submitter.cli import config_file
+from templates.nats import permissions, subjects
 from tests.chart.golden import GOLDEN, golden
 from tests.chart.helm import (
     CHART,
@@ -34,7 +34,7 @@ from tests.chart.helm import (
     pods,
     text_of,
 )
-from tests.nats_server import program
+from tests.support.nats_server import program
 
 every = pytest.mark.parametrize("name", MATRIX)
 
@@ -100,7 +100,7 @@ def test_the_programs_accept_their_configurations(name: str, tmp_path: Path) -> 
             load_kueue(data["kueue-nats.yaml"], "kueue-nats.yaml", {})
             seen += 1
         if "submitter.yaml" in data:
-            (pool,) = settings_file.load(data["submitter.yaml"], "submitter.yaml").pools
+            (pool,) = config_file.load(data["submitter.yaml"], "submitter.yaml").pools
             assert make(pool).pool.name == MATRIX[name]["condor"].get("pool", "condor")
             seen += 1
         if "oauth2-proxy.cfg" in data:

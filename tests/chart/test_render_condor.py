@@ -8,7 +8,7 @@ import re
 import pytest
 import yaml
 
-from templates import permissions
+from templates.nats import permissions
 from tests.chart.helm import CONDOR, EVERYTHING, REPO, Json, containers, objects, one, pods, text_of
 from tests.chart.test_render import configuration, sorted_, users
 

@@ -21,8 +21,8 @@ from tests.chart.helm import (
     objects,
     text_of,
 )
-from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import KueueBed
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.chart.helm import REPO, helm
-from tests.kueue_bed import KueueBed, running, until
+from tests.support.kueue_bed import KueueBed, running, until
 
 RELEASE = "interlink"
 SITE = "host"
@@ -21,7 +21,7 @@ def whole() -> Iterator[KueueBed]:
 
 
 def test_the_documented_job_goes_to_the_site_and_back(whole: KueueBed) -> None:
-    whole.apply((REPO / "scripts" / "lib" / "bed_job.yaml").read_text())
+    whole.apply((REPO / "scripts" / "lib" / "bed" / "job.yaml").read_text())
     until(lambda: whole.get("job", "hello")["status"].get("succeeded"), 180, "the job")
     (pod,) = whole.api.get("pods", selector="job-name=hello")["items"]
     assert pod["spec"]["nodeName"] == "interlink"

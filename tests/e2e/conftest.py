@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import core
 from tests.e2e.queues import Queue
 from tests.e2e.traces import processes_of, traces
 from tests.e2e.users import User
-from tests.kueue_bed import KueueBed, running, until
+from tests.support import core
+from tests.support.kueue_bed import KueueBed, running, until
 
 SITES = ("host", "slurm")
 

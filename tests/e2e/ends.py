@@ -10,8 +10,8 @@ import re
 from collections import Counter
 from typing import Any, NamedTuple
 
-from templates.names import job_name
-from tests.slurm_site import SlurmSite
+from templates.common.names import job_name
+from tests.sites.slurm.site import SlurmSite
 
 Json = dict[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.users import User
-from tests.kueue_api import Refused
+from tests.support.kueue_api import Refused
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from tests.e2e.outcomes import differences, forgotten, outcome
 from tests.e2e.row import CLAIM, CLUSTER, EPHEMERAL, NO_PLACE, RUNTIMES
 from tests.e2e.rows import ROWS
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
-from tests.kueue_bed import KueueBed
+from tests.support.kueue_bed import KueueBed
 
 Json = dict[str, Any]
 HERE = "here"

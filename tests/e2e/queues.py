@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.e2e.users import VIRTUAL_NODE, User
-from tests.kueue_bed import until
+from tests.support.kueue_bed import until
 
 Json = dict[str, Any]
 FOR_EVER = "sleep 600"

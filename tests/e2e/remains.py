@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from scripts.lib.slurm_machines import all_processes
-from tests.kueue_bed import KueueBed
+from scripts.lib.slurm.machines import all_processes
+from tests.support.kueue_bed import KueueBed
 
 UID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
-from tests.site import BUSYBOX, config_map, pod, secret, sh
+from tests.support.script_runner import BUSYBOX, config_map, pod, secret, sh
 
 Json = dict[str, Any]
 

@@ -12,7 +12,7 @@ from tests.e2e.row import (
     WORDS,
     row,
 )
-from tests.site import BUSYBOX, sh
+from tests.support.script_runner import BUSYBOX, sh
 
 # --- commands -------------------------------------------------------------------------------------
 

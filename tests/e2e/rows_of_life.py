@@ -14,7 +14,7 @@ from tests.e2e.row import (
     probe,
     row,
 )
-from tests.site import sh
+from tests.support.script_runner import sh
 
 # --- containers -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.e2e.row import CLUSTER, NO_PLACE, ON_D, PODMAN, D, mount, probe, refusal, row
-from tests.site import sh
+from tests.support.script_runner import sh
 
 NOT_ALLOWED = "this site does not allow it"
 

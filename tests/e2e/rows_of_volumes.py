@@ -15,7 +15,7 @@ from tests.e2e.row import (
     mount,
     row,
 )
-from tests.site import sh
+from tests.support.script_runner import sh
 
 row(
     "empty-dir",

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tests.e2e.users import User
-from tests.kueue_bed import KueueBed, until
-from tests.slurm_site import SlurmSite
+from tests.sites.slurm.site import SlurmSite
+from tests.support.kueue_bed import KueueBed, until
 
 # What pods may mount of a site.
 DATA = "/home/alice/data"

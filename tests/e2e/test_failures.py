@@ -11,8 +11,8 @@ import pytest
 from tests.e2e.conftest import SITES
 from tests.e2e.sites import DATA, HELD, directories, full, let_go, uid_of
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
-from tests.kueue_bed import KueueBed, until
-from tests.site import pod, sh
+from tests.support.kueue_bed import KueueBed, until
+from tests.support.script_runner import pod, sh
 
 Json = dict[str, Any]
 FOR_EVER = "sleep 600"

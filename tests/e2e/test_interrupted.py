@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable
 
 from tests.e2e.traces import processes_of, traces, with_children
-from tests.kueue_bed import NEW, SCRIPT, KueueBed, part, until
+from tests.support.kueue_bed import NEW, SCRIPT, KueueBed, part, until
 
 
 def test_a_chain_that_has_not_come_up_yet_leaves_nothing() -> None:

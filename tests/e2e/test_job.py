@@ -10,10 +10,10 @@ import yaml
 from tests.e2e.conftest import SITES
 from tests.e2e.sites import DATA, HELD, let_go
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User, goes_to
-from tests.kueue_bed import REPO, KueueBed, until
-from tests.site import BUSYBOX, pod, sh
+from tests.support.kueue_bed import REPO, KueueBed, until
+from tests.support.script_runner import BUSYBOX, pod, sh
 
-DOCUMENTED = REPO / "scripts" / "lib" / "bed_job.yaml"
+DOCUMENTED = REPO / "scripts" / "lib" / "bed" / "job.yaml"
 STAMP = re.compile(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d+Z ")
 
 

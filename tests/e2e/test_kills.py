@@ -20,7 +20,7 @@ from tests.e2e.remains import remains
 from tests.e2e.sites import DATA
 from tests.e2e.trouble import CHAIN, Trouble, killed, killed_at
 from tests.e2e.users import LEAVES, QUEUE, VIRTUAL_NODE, User
-from tests.kueue_bed import KueueBed, until
+from tests.support.kueue_bed import KueueBed, until
 
 logger = logging.getLogger(__name__)
 Json = dict[str, Any]

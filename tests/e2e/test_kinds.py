@@ -19,9 +19,9 @@ from tests.e2e.remains import remains
 from tests.e2e.rows import ROWS
 from tests.e2e.test_job import DOCUMENTED
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
-from tests.kubernetes_pool import user_of
-from tests.kueue_bed import KueueBed, running, until
-from tests.site import pod, sh
+from tests.sites.kubernetes.pool import user_of
+from tests.support.kueue_bed import KueueBed, running, until
+from tests.support.script_runner import pod, sh
 
 KINDS = ("htcondor", "kubernetes", "podman")
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.queues import Queue
 from tests.e2e.sites import HELD, full, let_go
 from tests.e2e.users import REAL_NODE, VIRTUAL_NODE, User
-from tests.kueue_bed import KueueBed, until
+from tests.support.kueue_bed import KueueBed, until
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ import pytest
 
 from tests.e2e.sites import HELD, let_go
 from tests.e2e.users import VIRTUAL_NODE, User, goes_to
-from tests.kueue_bed import SCRIPT, KueueBed, until
-from tests.site import pod, sh
+from tests.support.kueue_bed import SCRIPT, KueueBed, until
+from tests.support.script_runner import pod, sh
 
 KNOWN = Path(__file__).parents[1] / "data" / "recordings" / "0.5.2-pre2"
 

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.conftest import SITES
 from tests.e2e.places import Places
 from tests.e2e.rows import ROWS
-from tests.kueue_bed import KueueBed
+from tests.support.kueue_bed import KueueBed
 
 
 @pytest.fixture(scope="module")

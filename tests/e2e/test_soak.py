@@ -26,8 +26,8 @@ from tests.e2e.ends import ended, is_slurms_own, there_twice
 from tests.e2e.remains import remains
 from tests.e2e.trouble import Fault, Trouble, cut_off, frozen, killed, killed_at
 from tests.e2e.users import User
-from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed, until
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import KueueBed, until
 
 logger = logging.getLogger(__name__)
 LENGTH_S = float(os.environ.get("E2E_SOAK_S", "120"))

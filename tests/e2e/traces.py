@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from scripts.lib.slurm_machines import all_processes, began
-from tests.kueue_bed import KueueBed
-from tests.processes import cables, control_groups
+from scripts.lib.slurm.machines import all_processes, began
+from tests.support.kueue_bed import KueueBed
+from tests.support.processes import cables, control_groups
 
 Processes = dict[int, int]  # their numbers, and when they began
 

@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from tests.e2e.conftest import SITES
-from tests.kueue_bed import KueueBed
-from tests.slurm_site import SlurmSite
+from tests.sites.slurm.site import SlurmSite
+from tests.support.kueue_bed import KueueBed
 
 PAUSE_S = (0.5, 4.0)  # between two faults
 LASTS_S = (0.0, 3.0)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from tests.kueue_api import Refused
-from tests.kueue_bed import KueueBed, until
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import KueueBed, until
 
 Json = dict[str, Any]
 

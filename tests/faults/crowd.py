@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Optional
 
 from scripts.lib.interlink import Answer, Plugin
-from tests.plugin_server.virtual_kubelet import VirtualKubelet
-from tests.system import System, job_of, request_of
+from tests.support.system import System, job_of, request_of
+from tests.unit.plugin_server.virtual_kubelet import VirtualKubelet
 
 CREATORS = 8
 STUCK_S = 180  # longer than any time-out of any program

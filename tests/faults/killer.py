@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Optional
 
-from scripts.lib.slurm_machines import Trouble
-from tests.site_system import SiteSystem
+from scripts.lib.slurm.machines import Trouble
+from tests.support.site_system import SiteSystem
 
 logger = logging.getLogger(__name__)
 

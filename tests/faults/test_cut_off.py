@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scripts.lib.interlink import free_port, is_up
-from tests.system import Process, System, request_of, running
+from tests.support.system import Process, System, request_of, running
 
 pytestmark = pytest.mark.faults
 CUT_S = 45  # longer than the pool's time-out below, and than any ping

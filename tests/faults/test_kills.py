@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.crowd import Crowd
-from tests.system import POOL, System, running
+from tests.support.system import POOL, System, running
 
 pytestmark = pytest.mark.faults
 JOBS = 500

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from templates import subjects
-from templates.asking import LinkError
-from templates.link import Link
-from templates.link_settings import LinkSettings
-from tests.system import POOL, System, job_of, running
+from templates.nats import subjects
+from templates.nats.connection import Link
+from templates.nats.options import LinkSettings
+from templates.nats.requests import LinkError
+from tests.support.system import POOL, System, job_of, running
 
 pytestmark = pytest.mark.faults
 MESSAGES = 90_000

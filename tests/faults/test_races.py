@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.interlink import Answer, Plugin
-from tests.system import System, request_of, running
+from tests.support.system import System, request_of, running
 
 pytestmark = pytest.mark.faults
 ROUNDS = 30

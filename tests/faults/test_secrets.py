@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.interlink import is_up
-from tests.system import System, request_of, running
+from tests.support.system import System, request_of, running
 
 pytestmark = pytest.mark.faults
 VALUES = {"env": b"geheim-env-7391", "file": b"geheim-file-7392", "login": b"geheim-login-7393"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.interlink import Answer
-from tests.system import POOL, System, running
+from tests.support.system import POOL, System, running
 
 pytestmark = pytest.mark.faults
 

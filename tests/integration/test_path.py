@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from scripts.lib.interlink import Answer
-from tests.system import System, job_of, request_of, running
+from tests.support.system import System, job_of, request_of, running
 
 
 @pytest.fixture(scope="module")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import kill_left
-from tests.site import Site
+from tests.support.processes import kill_left
+from tests.support.script_runner import Site
 
 _MARKS = {
     "apptainer": "apptainer",

@@ -8,10 +8,10 @@ from typing import Any, Optional
 
 import pytest
 
-from templates.build_config import BuildConfig, Rules
-from templates.errors import PodRejected
-from tests.processes import assert_none_left, marked
-from tests.site import Finished, Running, Site, pod, put_program, sh, with_script
+from templates.common.errors import PodRejected
+from templates.site.build_config import BuildConfig, Rules
+from tests.support.processes import assert_none_left, marked
+from tests.support.script_runner import Finished, Running, Site, pod, put_program, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]

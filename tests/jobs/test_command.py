@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from templates.errors import PodRejected
-from tests.site import ENTRY, Finished, Site, pod, sh
+from templates.common.errors import PodRejected
+from tests.support.script_runner import ENTRY, Finished, Site, pod, sh
 
 # Everything that means something to some shell, or to somebody who reads options.
 HOSTILE = [

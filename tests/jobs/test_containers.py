@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from scripts.lib.interlink import free_port
-from templates.results import RUNNING, TERMINATED, Record
-from tests.processes import assert_none_left, marked
-from tests.site import ALICE, BUSYBOX, Finished, Site, pod, sh
+from templates.job.records import RUNNING, TERMINATED, Record
+from tests.support.processes import assert_none_left, marked
+from tests.support.script_runner import ALICE, BUSYBOX, Finished, Site, pod, sh
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]

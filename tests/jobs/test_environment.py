@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from templates.containers import LONGEST_VARIABLE
-from templates.errors import PodRejected
-from tests.site import BUSYBOX, Finished, Running, Site, config_map, pod, secret, sh
+from templates.common.errors import PodRejected
+from templates.pod.containers import LONGEST_VARIABLE
+from tests.support.script_runner import (
+    BUSYBOX,
+    Finished,
+    Running,
+    Site,
+    config_map,
+    pod,
+    secret,
+    sh,
+)
 
 # Shows its environment as the kernel has it: no shell in between that drops or adds a variable.
 SHOW = ["cat", "/proc/self/environ"]

@@ -17,10 +17,10 @@ from typing import Any, Optional
 import pytest
 
 from scripts.lib.interlink import free_port
-from templates.build_config import BuildConfig
-from templates.results import RUNNING, TERMINATED, ContainerState, JobState
-from tests.processes import assert_none_left, marked
-from tests.site import Running, Site, pod, sh, with_script
+from templates.job.records import RUNNING, TERMINATED, ContainerState, JobState
+from templates.site.build_config import BuildConfig
+from tests.support.processes import assert_none_left, marked
+from tests.support.script_runner import Running, Site, pod, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]

@@ -19,17 +19,17 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from templates.annotations import POD_IP
-from templates.build_config import RUNTIMES, BuildConfig, Runtime
-from templates.errors import PodRejected
-from templates.job_build import build
-from templates.manifests import read_manifests
-from templates.pod import Pod
-from templates.render_pod import write_job
-from templates.request import read_create_request
+from templates.cli.render_pod import write_job
+from templates.common.errors import PodRejected
+from templates.pod.create_request import read_create_request
+from templates.pod.model import Pod
+from templates.pod.user_manifests import read_manifests
+from templates.resolve.annotations import POD_IP
+from templates.site.build_config import RUNTIMES, BuildConfig, Runtime
+from templates.translation.build import build
 from tests.jobs.hostile import CANARY, COMMANDS, DUMPER, ENV_NAMES, SHAPES, Case, Expected, cases
 from tests.jobs.web import web_server
-from tests.site import Finished, Site, config_map, pod, sh
+from tests.support.script_runner import Finished, Site, config_map, pod, sh
 
 BATCH = 4  # pods that run at once, as their scripts wait more than they work
 FAST = 10  # batches

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig
-from templates.images import find
-from tests.registry import ADDRESS, PASSWORD, PRIVATE, Registry, login
-from tests.site import (
+from templates.resolve.images import find
+from templates.site.build_config import BuildConfig
+from tests.support.registry import ADDRESS, PASSWORD, PRIVATE, Registry, login
+from tests.support.script_runner import (
     ALICE,
     BUSYBOX,
     ENTRY,

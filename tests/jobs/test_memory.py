@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig
-from tests.processes import assert_none_left, control_groups, marked
-from tests.site import Finished, Site, pod, sh, with_script
+from templates.site.build_config import BuildConfig
+from tests.support.processes import assert_none_left, control_groups, marked
+from tests.support.script_runner import Finished, Site, pod, sh, with_script
 
 MIB = 1024 * 1024
 # Grows to $1 MiB (a shell variable of that size), says so, and stays for $2 seconds.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from templates.results import End
-from tests.site import Finished, Site, pod, sh
+from templates.job.records import End
+from tests.support.script_runner import Finished, Site, pod, sh
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]

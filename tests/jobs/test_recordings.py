@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import (
+from templates.common.errors import PodRejected
+from templates.pod.create_request import read_create_request
+from templates.site.build_config import (
     RUNTIMES,
     BuildConfig,
     Claim,
@@ -19,11 +21,9 @@ from templates.build_config import (
     Runtime,
     Volumes,
 )
-from templates.errors import PodRejected
-from templates.job_build import build
-from templates.request import read_create_request
+from templates.translation.build import build
 from tests.jobs.web import web_server
-from tests.site import BUSYBOX, ENTRY, REPOSITORY, Site
+from tests.support.script_runner import BUSYBOX, ENTRY, REPOSITORY, Site
 
 FOLDER = REPOSITORY / "tests" / "data" / "recordings"
 RECORDINGS = sorted(FOLDER.glob("*/create-*.json"))

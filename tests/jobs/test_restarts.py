@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig
-from templates.results import RUNNING, TERMINATED, WAITING, ContainerState, JobState, Record
-from tests.site import BUSYBOX, Finished, Site, pod, sh, with_script
+from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, JobState, Record
+from templates.site.build_config import BuildConfig
+from tests.support.script_runner import BUSYBOX, Finished, Site, pod, sh, with_script
 
 WORK = {"name": "work", "mountPath": "/work"}
 VOLUMES = [{"name": "work", "emptyDir": {}}]

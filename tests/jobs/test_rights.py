@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig, Rules
-from templates.errors import PodRejected
-from tests.site import ALICE, Site, config_map, pod, secret, sh, with_script
+from templates.common.errors import PodRejected
+from templates.site.build_config import BuildConfig, Rules
+from tests.support.script_runner import ALICE, Site, config_map, pod, secret, sh, with_script
 
 ALL_CAPABILITIES = "grep CapEff /proc/self/status"
 SYS_ADMIN = 1 << 21

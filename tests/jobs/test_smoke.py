@@ -1,6 +1,6 @@
 """One pod with a bit of everything, under every runtime."""
 
-from tests.site import Site, config_map, pod, sh
+from tests.support.script_runner import Site, config_map, pod, sh
 
 
 def test_init_container_then_main_containers_share_a_volume(any_site: Site) -> None:

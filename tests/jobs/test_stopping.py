@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig, Runtime
-from templates.job_build import build
-from templates.results import RUNNING, JobState, fold, parse_lines, parse_name
-from tests.processes import assert_none_left, kill_left, marked
-from tests.site import (
+from templates.job.records import RUNNING, JobState, fold, parse_lines, parse_name
+from templates.site.build_config import BuildConfig, Runtime
+from templates.translation.build import build
+from tests.support.processes import assert_none_left, kill_left, marked
+from tests.support.script_runner import (
     BUSYBOX,
     Finished,
     Running,

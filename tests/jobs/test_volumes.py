@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from templates.build_config import BuildConfig, Claim, HostPath, NfsExport
-from templates.errors import PodRejected
-from tests.site import BUSYBOX, Finished, Site, config_map, pod, secret, sh
+from templates.common.errors import PodRejected
+from templates.site.build_config import BuildConfig, Claim, HostPath, NfsExport
+from tests.support.script_runner import BUSYBOX, Finished, Site, config_map, pod, secret, sh
 
 UTF8 = "é 🚀 'q' \"d\" `id` $(id) $HOME \\n\n"
 

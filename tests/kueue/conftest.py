@@ -16,9 +16,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.kueue import plugin_account
-from tests.kueue_bed import NEW, OLD, KueueBed, has, running
-from tests.kueue_operator import PASSWORD, USER, Operator, Pools, World, install
-from tests.nats_server import NatsServer
+from tests.support.kueue_bed import NEW, OLD, KueueBed, has, running
+from tests.support.kueue_operator import PASSWORD, USER, Operator, Pools, World, install
+from tests.support.nats_server import NatsServer
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

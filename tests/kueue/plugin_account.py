@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.kueue_bed import REPO, KueueBed
-from tests.system import System, request_of
+from tests.support.kueue_bed import REPO, KueueBed
+from tests.support.system import System, request_of
 
 NAMESPACE = "interlink"
 ACCOUNT = "interlink-plugin"

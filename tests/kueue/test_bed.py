@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from tests.images import archive
-from tests.kueue_api import Refused
-from tests.kueue_bed import REPO, SCRIPT, KueueBed, running, until
-from tests.processes import cables, control_groups
-from tests.site import put_program
+from tests.support.images import archive
+from tests.support.kueue_api import Refused
+from tests.support.kueue_bed import REPO, SCRIPT, KueueBed, running, until
+from tests.support.processes import cables, control_groups
+from tests.support.script_runner import put_program
 
 IMAGE = "busybox:1.36"
 
@@ -276,7 +276,7 @@ def test_a_bed_ends_with_who_holds_it() -> None:
     name = f"held-{os.getpid()}"
     program = f"""
         import time
-        from tests.kueue_bed import running
+        from tests.support.kueue_bed import running
         with running({name!r}, node=False):
             print("up", flush=True)
             time.sleep(600)

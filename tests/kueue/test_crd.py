@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kueue_nats import model
-from kueue_nats.errors import SpecError
-from tests.kueue_operator import World
+from kueue_nats.spec import masterqueue
+from kueue_nats.spec.errors import SpecError
+from tests.support.kueue_operator import World
 
 REMOTE = {"name": "remote", "natsFlavor": {"poolRegExp": ".*"}}
 LOCAL = {"name": "local", "localFlavor": {}}
@@ -87,7 +87,7 @@ def test_what_is_wrong_is_refused_with_its_place(
     assert words in refusal
     assert where in refusal
     with pytest.raises(SpecError) as ours:  # `kueue-nats plan` has no API server to ask
-        model.read(copy.deepcopy(raw))
+        masterqueue.read(copy.deepcopy(raw))
     assert where in ours.value.where
 
 
@@ -96,7 +96,7 @@ def test_defaults_are_those_of_the_code(world: World) -> None:
     defaulted = world.bed.get("masterqueue", name)
     bare = copy.deepcopy(defaulted)
     bare["spec"]["flavors"] = [{"name": "remote", "natsFlavor": {"poolRegExp": ".*"}}]
-    assert model.read(defaulted) == model.read(bare)
+    assert masterqueue.read(defaulted) == masterqueue.read(bare)
     assert defaulted["spec"]["flavors"] != bare["spec"]["flavors"]
 
 

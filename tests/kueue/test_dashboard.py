@@ -15,10 +15,10 @@ import pytest
 
 from scripts.lib.interlink import Answer
 from tests.kueue.plugin_account import created, knows_its_cluster
-from tests.kueue_bed import REPO, KueueBed
-from tests.kueue_operator import Operator
-from tests.prometheus import PATIENCE_S, Prometheus
-from tests.system import System, request_of, running
+from tests.support.kueue_bed import REPO, KueueBed
+from tests.support.kueue_operator import Operator
+from tests.support.prometheus import PATIENCE_S, Prometheus
+from tests.support.system import System, request_of, running
 
 NAMESPACE = "interlink"
 DASHBOARD = json.loads((REPO / "chart" / "files" / "dashboard.json").read_text())

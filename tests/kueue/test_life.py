@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.kueue_bed import KueueBed, until
-from tests.kueue_operator import NAMESPACE, PASSWORD, USER, Operator, Watch, World
-from tests.nats_server import NatsServer
-from tests.submitter.rig import POOL, Submitter
+from tests.support.kueue_bed import KueueBed, until
+from tests.support.kueue_operator import NAMESPACE, PASSWORD, USER, Operator, Watch, World
+from tests.support.nats_server import NatsServer
+from tests.unit.submitter.rig import POOL, Submitter
 
 
 def versions(world: World) -> dict[str, str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.kueue_operator import World
+from tests.support.kueue_operator import World
 
 pytestmark = pytest.mark.both_kueues
 

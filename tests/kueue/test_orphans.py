@@ -14,8 +14,8 @@ from tests.kueue.plugin_account import (
     knows_its_cluster,
     removed,
 )
-from tests.kueue_bed import KueueBed
-from tests.system import Process, System, job_of, running
+from tests.support.kueue_bed import KueueBed
+from tests.support.system import Process, System, job_of, running
 
 
 def plugin_of(system: System) -> Process:

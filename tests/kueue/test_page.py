@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.images import archive, libraries, python_image
-from tests.kueue_bed import REPO, SCRIPT, KueueBed
-from tests.kueue_operator import World
-from tests.nats_server import NatsServer, program
-from tests.submitter.rig import Submitter
+from tests.support.images import archive, libraries, python_image
+from tests.support.kueue_bed import REPO, SCRIPT, KueueBed
+from tests.support.kueue_operator import World
+from tests.support.nats_server import NatsServer, program
+from tests.unit.submitter.rig import Submitter
 
 PAGE = REPO / "docs" / "kueue.md"
 IMAGE = "registry.example.org/kueue-nats:0.1.0"  # the name in the example

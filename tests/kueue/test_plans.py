@@ -9,14 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kueue_nats import kueue_objects, model, planning
-from kueue_nats.cluster import connect
-from kueue_nats.comparing import is_superset
-from kueue_nats.errors import Rejected
-from kueue_nats.kueue_objects import FLAVORS, QUEUES
-from kueue_nats.offers import current_offers, restored_record
-from templates.publications import Resources
-from tests.kueue_bed import KueueBed
+from kueue_nats.kube.client import connect
+from kueue_nats.plan import objects as kueue_objects
+from kueue_nats.plan import planner
+from kueue_nats.plan.diff import is_superset
+from kueue_nats.plan.objects import FLAVORS, QUEUES
+from kueue_nats.pools.tracker import current_offers, restored_record
+from kueue_nats.spec import masterqueue
+from kueue_nats.spec.errors import Rejected
+from templates.protocol.publications import Resources
+from tests.support.kueue_bed import KueueBed
 
 pytestmark = pytest.mark.both_kueues
 
@@ -108,8 +110,8 @@ def test_every_plan_is_accepted(
     uid = str(uuid.uuid4())
     raw = {"metadata": {"name": "planned.queue", "uid": uid}, "spec": spec}
     if drain and offered:
-        raw["metadata"]["annotations"] = {model.DRAIN_ANNOTATION: next(iter(offered))}
-    wanted = model.read(raw)
+        raw["metadata"]["annotations"] = {masterqueue.DRAIN_ANNOTATION: next(iter(offered))}
+    wanted = masterqueue.read(raw)
     heard = {}
     for group in wanted.groups:
         if group.nats is not None:
@@ -120,7 +122,7 @@ def test_every_plan_is_accepted(
                 for pool, (quotas, labels, taints, draining) in offered.items()
             }
             heard[group.name] = current_offers(records, group.nats, 0)
-    plan = planning.plan(wanted, heard, ["local"])
+    plan = planner.plan(wanted, heard, ["local"])
     owner = kueue_objects.owner_reference(raw)
     for flavor in plan.flavors:
         body = kueue_objects.resource_flavor(flavor, owner, version)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from plugin_server.cluster import Access, Cluster, PodChanged
+from plugin_server.kubernetes.client import Access, Cluster, PodChanged
 from tests.kueue.plugin_account import NAMESPACE, created, knows_its_cluster
-from tests.kueue_bed import KueueBed
-from tests.system import System, job_of, running
+from tests.support.kueue_bed import KueueBed
+from tests.support.system import System, job_of, running
 
 
 def shown(bed: KueueBed, pod: dict[str, Any]) -> dict[str, Any]:

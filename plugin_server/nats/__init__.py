@@ -1,0 +1,5 @@
+"""All that runs in the thread that owns the asyncio loop and the connection to NATS.
+
+Coroutines and callbacks of the loop, and the bridge by which other threads reach them. Nothing
+here blocks.
+"""

@@ -1,0 +1,4 @@
+"""All parts put together, from start to stop, and what they count.
+
+Knows neither HTTP nor gunicorn.
+"""

@@ -1,0 +1,158 @@
+"""What Prometheus is told: right under any number of workers."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Callable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from plugin_server.common.errors import Refused
+from plugin_server.service.service import Service
+from plugin_server.state.job_table import FAILED, NOBODY
+from templates.job.status import PHASES
+
+PREFIX = "interlink_plugin_"
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+
+
+class Metrics:
+    """Counters of this process, and a page of all of them."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, service: Service, shared_directory: str) -> None:
+        self._service = service
+        self._shared = shared_directory
+        self._registry = CollectorRegistry()
+        calls = Counter(
+            f"{PREFIX}calls", "HTTP calls", ("endpoint", "outcome"), registry=self._registry
+        )
+        seconds = Histogram(
+            f"{PREFIX}call_seconds",
+            "Duration of HTTP calls",
+            ("endpoint",),
+            buckets=BUCKETS,
+            registry=self._registry,
+        )
+        connections = Counter(
+            f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
+        )
+        service.gateway.on_connected = connections.inc
+        self._of_kubernetes: list[Counter] = []
+        if service.orphans is not None and service.unwritten is not None:
+            words = "Jobs cancelled because Kubernetes no longer knew their pods"
+            service.orphans.on_cancelled = self._count_by_pool("orphans_cancelled", words)
+            words = "Ends of pods written into Kubernetes because interLink had not"
+            service.unwritten.on_written = self._count_by_pool("ends_written", words)
+        endpoints = ("create", "delete", "status", "getLogs")
+        outcomes = ("ok", "refused", "failed")
+        self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
+        self._seconds = {endpoint: seconds.labels(endpoint) for endpoint in endpoints}
+
+    @contextlib.contextmanager
+    def call(self, endpoint: str) -> Iterator[None]:
+        """Count a call, and how long it takes."""
+        start = time.perf_counter()
+        outcome = "failed"
+        try:
+            yield
+            outcome = "ok"
+        except Refused:
+            outcome = "refused"
+            raise
+        finally:
+            self.count(endpoint, outcome, start)
+
+    def count(self, endpoint: str, outcome: str, start: float) -> None:
+        """Count a call that began then (``perf_counter``) and is over now."""
+        self._calls[endpoint, outcome].inc()
+        self._seconds[endpoint].observe(time.perf_counter() - start)
+
+    def _count_by_pool(self, name: str, words: str) -> Callable[[str], None]:
+        """A counter of what is done to pods and jobs because of what Kubernetes says."""
+        counter = Counter(f"{PREFIX}{name}", words, ("pool",), registry=self._registry)
+        self._of_kubernetes.append(counter)
+        return lambda pool: counter.labels(pool).inc()
+
+    def page(self) -> bytes:
+        """Everything, as Prometheus reads it."""
+        for counter in self._of_kubernetes:
+            for pool in self._service.pools.known():
+                counter.labels(pool)  # 0 before the first one: else nobody saw it rise to 1
+        registry = CollectorRegistry()
+        if self._shared:
+            MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]
+        else:
+            registry.register(self._registry)
+        registry.register(_State(self._service))
+        return generate_latest(registry)
+
+
+class _State(Collector):
+    """What this worker knows; every worker knows the same.
+
+    Of each pool that is known there is every figure, so that what is not the case is 0.
+    """
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterable[Metric]:
+        service = self._service
+        known = service.pools.known()
+        silent = {pool: service.pools.silent_s(one) for pool, one in known.items()}
+        trouble = {pool: int(bool(service.pools.trouble(pool))) for pool in known}
+        waiting = {**dict.fromkeys(known, 0), **service.deletions.waiting()}
+        connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
+        connected.add_metric((), int(service.gateway.is_connected))
+        return (
+            *self._of_pods(known),
+            _by_pool("pool_silent_seconds", "Since a pool was last heard", silent),
+            _by_pool("pool_in_trouble", "1 if its batch system cannot be asked", trouble),
+            _by_pool("deletions_waiting", "Deletions not confirmed by the site", waiting),
+            connected,
+            *self._of_orphans(known),
+        )
+
+    def _of_pods(self, known: Mapping[str, object]) -> Iterable[Metric]:
+        counts = {**dict.fromkeys(known, NOBODY), **self._service.table.census()}
+        pods = GaugeMetricFamily(
+            f"{PREFIX}pods", "Pods by pool and phase", labels=("pool", "phase")
+        )
+        for pool, of_pool in counts.items():
+            for phase in PHASES:
+                pods.add_metric((pool, phase), of_pool[phase])
+        yield pods
+        failed = {pool: of_pool[FAILED] for pool, of_pool in counts.items()}
+        yield _by_pool("pods_failed", "Pods that ended with another exit code than 0", failed)
+
+    def _of_orphans(self, known: Mapping[str, object]) -> Iterable[Metric]:
+        orphans = self._service.orphans
+        if orphans is None:
+            return
+        held = {**dict.fromkeys(known, 0), **orphans.held}
+        yield _by_pool("orphans_held", "Orphans that the brake holds back", held)
+        silent = GaugeMetricFamily(
+            f"{PREFIX}kubernetes_silent_seconds", "Since Kubernetes last listed all pods"
+        )
+        silent.add_metric((), orphans.silent_s)
+        yield silent
+
+
+def _by_pool(name: str, words: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(f"{PREFIX}{name}", words, labels=("pool",))
+    for pool, value in values.items():
+        gauge.add_metric((pool,), value)
+    return gauge

@@ -1,0 +1,276 @@
+"""Runs jobs under HTCondor: condor_submit, condor_q, condor_rm at an access point on this machine.
+
+One condor_q answers for all jobs of the pool, the ended ones included: they stay in the queue
+until they are taken out of it here. Those that have left it, because somebody has removed them, are
+looked up by one condor_history.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from submitter.backends.base import Finding, Sighting, Ticket
+from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
+from submitter.backends.commands import Programs, chunks
+from submitter.backends.htcondor import parsing
+from submitter.backends.htcondor import submit_file as description
+from submitter.backends.htcondor.capacity import attribute_of, capacity
+from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.errors import submit_error
+from submitter.backends.htcondor.observations import Terms, ended, sighting_of
+from submitter.backends.htcondor.options import load
+from submitter.backends.htcondor.parsing import Ad
+from submitter.backends.htcondor.request import JOB, POOL, commands, text
+from submitter.backends.htcondor.spooling import (
+    HALF,
+    NEVER_WHOLE,
+    OURS,
+    SPOOLS,
+    Spool,
+    is_half,
+)
+from submitter.backends.htcondor.states import IDLE, REMOVED, RUNNING
+from submitter.backends.htcondor.transfer import Arrivals, forget, prepare
+from submitter.common.errors import (
+    BackendUnavailable,
+    CommandFailed,
+    Forbidden,
+    SubmitRefused,
+    SubmitUnclear,
+)
+from submitter.common.nats_request import AskNats, nobody
+from submitter.config.settings import Pool
+from submitter.store.journal import Journal
+from templates.common.errors import ConfigError
+from templates.job.model import Job
+from templates.job.status import ENDED, QUEUED
+
+ANALYSED_S = 60.0  # between two analyses of why a job finds no machine
+WHY = f"{OURS}the pod's job is over"
+DELETED = "the pod was deleted"
+_NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
+
+
+class HTCondor(CommandBackend):
+    """One access point of an HTCondor pool, as the user that the submitter runs as."""
+
+    title = "HTCondor"
+
+    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+        super().__init__(pool, ask)
+        self._options = load(pool.options, pool.name)
+        self._commands = Commands(self._options, pool.directory, ask)
+        rerun, shared = pool.build.script.rerun, self._options.shared
+        if rerun and not shared:
+            what = "must be false where options.shared is: two starts have no directory to meet in"
+            raise ConfigError(f"pool {pool.name}: build.script.rerun", what)
+        self._remote = bool(self._options.remote.schedd)
+        self._terms = Terms(rerun, self._options.releases, shared, self._remote)
+        self._arrivals = Arrivals(Journal(pool.directory))
+        # A job that finds no machine, what keeps it from that, and when that was asked.
+        self._why = ("", "", float("-inf"))
+        further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
+        self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
+        self._mine = f"{POOL} == {description.string(pool.name)}"
+        self._spool = Spool(self._commands, self._mine, self._options.stream)
+
+    @classmethod
+    def needs_shared_directory(cls, pool: Pool) -> bool:
+        """HTCondor can send what is in it."""
+        return pool.options.get("shared") is not False
+
+    @property
+    def _programs(self) -> Programs:
+        return self._commands
+
+    def check(self, job: Job) -> None:
+        description.lines(commands(job, self.pool, self._options))
+
+    # --- submitting ---------------------------------------------------------------------------
+
+    def submit(self, job: Job, directory: str) -> str:
+        try:
+            written = text(job, directory, self.pool, self._options)
+            if not self._options.shared:
+                prepare(job.name, directory, self.pool.build.script.bash)
+            output = self._commands.run("condor_submit", ["-terse", "-"], written)
+        except Forbidden as error:
+            raise SubmitRefused(str(error)) from None
+        except CommandFailed as error:
+            native = parsing.native_of(error.output)
+            # It complains, and has taken the job all the same; elsewhere perhaps not its files.
+            if native is not None and not self._remote:
+                return native
+            raise submit_error(error) from None
+        native = parsing.native_of(output)
+        if native is None:
+            said = output[:200].strip() or "it says nothing"
+            raise SubmitUnclear(f"condor_submit names no job: {said}")
+        return native
+
+    def _find_submitted(self, names: Sequence[str]) -> dict[str, str]:
+        listed = ", ".join(map(description.string, names))
+        constraint = f"{self._mine} && member({JOB}, {{{listed}}})"
+        rows = self._whole(constraint)
+        if len({ad.name for ad in rows}) < len(names):
+            past = f"{constraint} && !{NEVER_WHOLE}"
+            rows += self._history(past, len(names), int(time.time()) - REMEMBERED_S)
+        # Of several of one name, the first.
+        return {ad.name: ad.native for ad in sorted(rows, key=_age, reverse=True)}
+
+    def _is_native(self, text: str) -> bool:
+        return parsing.is_native(text)
+
+    def _whole(self, constraint: str) -> list[Ad]:
+        """Of the jobs in the queue those whose files have arrived; others are taken out of it."""
+        rows = self._queue(constraint)
+        if self._remote and any(map(is_half, rows)):
+            self._act("condor_rm", f"{constraint} && {SPOOLS}", "-reason", HALF)
+            rows = [ad for ad in self._queue(constraint) if not is_half(ad)]
+        return rows
+
+    def _queue(self, constraint: str) -> list[Ad]:
+        answer = self._commands.ask(
+            "condor_q", "-json", "-attributes", self._wanted, "-constraint", constraint
+        )
+        return parsing.ads(answer)
+
+    def _history(self, constraint: str, most: int, since_s: int) -> list[Ad]:
+        answer = self._commands.ask(
+            *("condor_history", "-json", "-attributes", self._wanted, "-constraint", constraint),
+            *("-limit", str(most), "-since", f"EnteredCurrentStatus < {since_s}"),
+        )
+        return parsing.ads(answer)
+
+    # --- looking ------------------------------------------------------------------------------
+
+    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+        rows = {ad.native: ad for ad in self._queue(self._mine)}
+        sightings: dict[str, Sighting] = {}
+        left: list[Ticket] = []
+        ours = [(rows[t.native], t.directory) for t in tickets if t.native in rows]
+        said = {ad.native: sighting_of(ad, self._terms) for ad, _ in ours}
+        coming = set()
+        if self._remote:
+            over = {native for native, seen in said.items() if seen and seen.phase == ENDED}
+            coming = self._spool.fetch(ours, over)
+            self._spool.give_up(ad for ad, _ in ours)
+        for ticket in tickets:
+            ad = rows.get(ticket.native)
+            if ad is None or ad.name != ticket.name:
+                left.append(ticket)
+                continue
+            sighting = said[ticket.native]
+            # A state that is new, or an end whose last words are on their way: nothing changes.
+            if sighting is None or ticket.native in coming:
+                sighting = self._last_sighting(ticket.name)
+            sightings[ticket.name] = sighting
+        if left:
+            self._look_up(left, sightings)
+        self._explain([ad for ad, _ in ours], sightings)
+        if not self._options.shared:  # what has come until HTCondor said this is seen with it
+            for ticket in tickets:
+                self._arrivals.unpack(ticket.name)
+        self._last = dict(sightings)
+        return sightings
+
+    def _look_up(self, left: Sequence[Ticket], sightings: dict[str, Sighting]) -> None:
+        """Jobs that are not in the queue any more."""
+        known = {ticket.native: ticket.name for ticket in left}
+        since_s = int(time.time()) - REMEMBERED_S
+        try:
+            constraint = f"{self._mine} && {parsing.among(known)}"
+            rows = self._history(constraint, len(known), since_s)
+        except BackendUnavailable:  # nobody could be asked: they stay what they were
+            for name in known.values():
+                sightings[name] = self._last_sighting(name)
+            return
+        for ad in rows:
+            if known.get(ad.native) == ad.name:
+                sightings[ad.name] = ended(ad)
+
+    def _explain(self, rows: Sequence[Ad], sightings: dict[str, Sighting]) -> None:
+        """Of one of the jobs that find no machine: which of its wishes none fulfils."""
+        unmatched = [
+            ad
+            for ad in rows
+            if ad.status == IDLE and ad.text("LastRejMatchReason") and _waits(sightings, ad)
+        ]
+        if not unmatched:
+            return
+        native, words, since = self._why
+        if time.monotonic() - since > ANALYSED_S:
+            native = unmatched[0].native
+            self._why = native, (words := self._analysis(native)), time.monotonic()
+        for ad in unmatched:
+            if words and ad.native == native:
+                seen = sightings[ad.name]
+                sightings[ad.name] = seen._replace(message=f"{seen.message}: {words}")
+
+    def _analysis(self, native: str) -> str:
+        try:
+            unmet = parsing.unmet(self._commands.ask("condor_q", "-better-analyze", native))
+        except BackendUnavailable:
+            return ""
+        return f"no machine has {', '.join(unmet[:3])}" if unmet else ""
+
+    # --- ending -------------------------------------------------------------------------------
+
+    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+        # HTCondor itself ends those that run when their grace period is over; once they have been
+        # told, nothing ends them before that. One that has not been told is killed at once.
+        for natives in chunks(ticket.native for ticket in tickets):
+            own = f"{self._mine} && {parsing.among(natives)}"
+            if kill:
+                self._act("condor_vacate_job", f"{own} && JobStatus == {RUNNING}", "-fast")
+            self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", DELETED)
+
+    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+        """Nothing of ours stays in the queue."""
+        for natives in chunks(ticket.native for ticket in tickets):
+            own = f"{self._mine} && {parsing.among(natives)}"
+            self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", WHY)
+            if self._remote:  # those that were removed have stayed, to be fetched
+                gone = f"{own} && JobStatus == {REMOVED} && RemoteHost is undefined"
+                self._act("condor_rm", gone, "-forcex")
+        for ticket in tickets:
+            self._last.pop(ticket.name, None)
+            if not self._options.shared:
+                self._arrivals.forget(ticket.name)
+                forget(ticket.directory)
+        return {ticket.name for ticket in tickets}
+
+    def _act(self, program: str, constraint: str, *arguments: str) -> None:
+        try:
+            self._commands.run(program, [*arguments, "-constraint", constraint])
+        except CommandFailed as error:
+            if _NONE_FOUND not in str(error) + error.output:
+                raise BackendUnavailable(str(error)) from None
+
+    # --- room ---------------------------------------------------------------------------------
+
+    def examine(self) -> Iterator[Finding]:
+        try:
+            words = self._commands.known_by()
+        except BackendUnavailable as error:
+            yield Finding("token", str(error), hint="see tokens in docs/htcondor.md")
+        else:
+            if words:
+                yield Finding("token", words)
+
+    def capacity(self) -> dict[str, str]:
+        self._commands.known_by()  # what was offered lately is of no use to who cannot ask for it
+        return super().capacity()
+
+    def _measure_capacity(self) -> dict[str, str]:
+        ours = self._queue(self._mine) if self._options.capacity == "free" else []
+        return capacity(self._commands, self._options, ours)
+
+
+def _waits(sightings: Mapping[str, Sighting], ad: Ad) -> bool:
+    return ad.name in sightings and sightings[ad.name].phase == QUEUED
+
+
+def _age(ad: Ad) -> tuple[int, ...]:
+    return tuple(int(part) for part in ad.native.split("."))

@@ -1,0 +1,52 @@
+"""HTCondor's programs, as a pool's options name them, with a token where they need one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from submitter.backends.commands import Programs
+from submitter.backends.htcondor.options import Options
+from submitter.common.nats_request import AskNats, nobody
+from submitter.config.settings import environment_with
+from submitter.tokens.token import tokens_of
+
+
+class Commands(Programs):
+    """The programs of one pool's HTCondor."""
+
+    def __init__(self, options: Options, folder: str, ask: AskNats = nobody) -> None:
+        self._tokens = tokens_of(options.tokens, folder, ask)
+        self._issuer = options.tokens.issuer
+        known_by = {}
+        if self._tokens is not None:
+            known_by["BEARER_TOKEN_FILE"] = self._tokens.path
+            known_by["_CONDOR_SEC_CLIENT_AUTHENTICATION_METHODS"] = "SCITOKENS"
+        remote = options.remote
+        if remote.ca_file:
+            known_by["_CONDOR_AUTH_SSL_CLIENT_CAFILE"] = remote.ca_file
+            known_by["_CONDOR_AUTH_SSL_CLIENT_USE_DEFAULT_CAS"] = "false"
+        self._remote = remote if remote.schedd else None
+        environment = environment_with({**known_by, **options.environment}, ())
+        super().__init__(options.programs, options.prefix, environment, options.timeout_s)
+
+    def known_by(self) -> str:
+        """Describe our token, if one is needed; raise ``BackendUnavailable`` if there is none."""
+        if self._tokens is None:
+            return ""
+        self._tokens.ensure()
+        return f"{self._issuer} has given one, valid for {self._tokens.left_s:.0f} s"
+
+    def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
+        if self._tokens is not None:
+            self._tokens.ensure()
+        return super().run(program, [*self._where(program), *arguments], stdin)
+
+    def _where(self, program: str) -> list[str]:
+        """Who is asked, if it is not this machine's own."""
+        if self._remote is None:
+            return []
+        collector = ["-pool", self._remote.collector]
+        if program == "condor_status":
+            return collector
+        flag = "-remote" if program == "condor_submit" else "-name"
+        return [flag, self._remote.schedd, *collector]

@@ -1,0 +1,55 @@
+"""What condor_submit complains of, and what follows from it.
+
+The texts are HTCondor's own. What none of them fits is unclear: then the job is looked for before
+anything else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from submitter.backends.commands import meaning
+from submitter.common.errors import (
+    BackendUnavailable,
+    CommandFailed,
+    NoRoom,
+    SubmitRefused,
+    SubmitterError,
+    SubmitUnclear,
+)
+
+_PREFIX = re.compile(r"\b(?:ERROR|WARNING|condor_submit): *")
+
+# Text of condor_submit's, and what it means: the first one that fits counts.
+SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
+    # Not now.
+    ("MAX_JOBS_SUBMITTED", NoRoom),
+    ("MAX_JOBS_PER_OWNER", NoRoom),
+    ("would exceed", NoRoom),
+    ("No space left on device", NoRoom),
+    # Never, as it is.
+    ("MAX_JOBS_PER_SUBMISSION", SubmitRefused),
+    ("SUBMIT_REQUIREMENT", SubmitRefused),
+    ("submit requirement", SubmitRefused),
+    ("Parse error in expression", SubmitRefused),
+    ("Could not get attribute references from", SubmitRefused),
+    ("Invalid accounting_group", SubmitRefused),
+    ("No such directory", SubmitRefused),
+    ("is not a valid", SubmitRefused),
+    ("invalid", SubmitRefused),
+    # Nobody can be asked anything at the moment; nothing has been handed over.
+    ("Failed to connect to local queue manager", BackendUnavailable),
+    ("Failed to connect to queue manager", BackendUnavailable),
+    ("Can't find address of", BackendUnavailable),
+    ("cannot be started", BackendUnavailable),
+    # The access point got the job, or may have got it; its answer did not come back.
+    ("Failed to commit job submission into the queue", SubmitUnclear),
+    ("took longer than", SubmitUnclear),
+)
+
+
+def submit_error(failed: CommandFailed) -> SubmitterError:
+    """What the failure of a submission means for its job."""
+    words = _PREFIX.sub("", str(failed)).strip()
+    return (meaning(words, SUBMIT_ERRORS) or SubmitUnclear)(words)

@@ -1,0 +1,176 @@
+"""Jobs whose directory the nodes do not see: it is sent along, and what it becomes is sent back.
+
+A job's directory goes as one file, which keeps names and modes. Back comes one stream, the output
+of the job (written by ``templates/script/bash/htcondor.sh.j2``): frames with what is new in the
+job's records and logs. They are put where a job that shares the directory would have written them,
+so that nobody else sees a difference. A frame says where its bytes belong: to read one twice does
+no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import tarfile
+import uuid
+from typing import BinaryIO, NamedTuple, Optional
+
+from submitter.store.journal import Journal
+from templates.job.records import parse
+from templates.script.jinja import render
+
+logger = logging.getLogger(__name__)
+
+INPUT, STUB, STREAM, ERRORS = "input.tar", "stub.sh", "stream", "errors"
+PAUSE_S = 1  # between two looks of the job's at what is new
+LONGEST_FRAME = 1024**2
+LONGEST_HEADER = 400
+# What the submitter has for itself in a job's directory.
+_OURS = {INPUT, STUB, STREAM, ERRORS, "output", "lost", "request.json", "submitting", "native"}
+_OURS |= {"final", "lock"}
+_HEADER = re.compile(
+    rb"interlink-stream1 (started|output|records|logs/[a-z0-9-]+\.[0-9]{1,9}\.log(?:\.idx)?)"
+    rb" ([0-9]{1,15}) ([0-9]{1,7})\n"
+)
+
+
+class Frame(NamedTuple):
+    """Some bytes of a file of a job's."""
+
+    file: str
+    offset: int
+    data: bytes
+
+
+# --- going there ----------------------------------------------------------------------------------
+
+
+def prepare(name: str, directory: str, bash: str) -> None:
+    """Write what goes along with a job; raises ``OSError``."""
+    text = render("htcondor.sh.j2", name=name, bash=bash, pause_s=PAUSE_S)
+    with _private(f"{directory}/{STUB}", 0o700) as file:
+        file.write(text.encode())
+    entries = sorted(set(os.listdir(directory)) - _OURS)
+    with (
+        _private(f"{directory}/{INPUT}", 0o600) as file,
+        tarfile.open(fileobj=file, mode="w") as archive,
+    ):
+        for entry in entries:
+            archive.add(f"{directory}/{entry}", entry, filter=_of_nobody)
+
+
+def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whoever unpacks it owns it."""
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = ""
+    return entry
+
+
+def _private(path: str, mode: int) -> BinaryIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, mode), "wb")
+
+
+def forget(directory: str) -> None:
+    """Remove what only the journey needed; secrets are in it."""
+    for name in (INPUT, STUB, STREAM):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            os.unlink(f"{directory}/{name}")
+
+
+# --- coming back ----------------------------------------------------------------------------------
+
+
+def next_frame(file: BinaryIO) -> Optional[Frame]:
+    """The next whole frame; None when there is none yet. What is no frame is passed over."""
+    while True:
+        start = file.tell()
+        line = file.readline(LONGEST_HEADER)
+        found = _HEADER.fullmatch(line)
+        if found is None:
+            if not line.endswith(b"\n") and len(line) < LONGEST_HEADER:
+                file.seek(start)  # not all of it is here yet
+                return None
+            continue
+        length = int(found[3])
+        data = file.read(length + 1) if length <= LONGEST_FRAME else b""
+        if length <= LONGEST_FRAME and len(data) <= length:
+            file.seek(start)
+            return None
+        if data.endswith(b"\n"):
+            return Frame(found[1].decode(), int(found[2]), data[:-1])
+        file.seek(start + len(line))
+
+
+class Arrivals:
+    """What has come back from a pool's jobs, as one process has seen it so far."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._me = uuid.uuid4().hex[:8]  # other submitters of the pool write the same files
+        self._read: dict[str, int] = {}  # how much of a job's stream
+        self._spooled: dict[str, int] = {}  # how much of a job's records
+
+    def unpack(self, name: str) -> None:
+        """Put what is new where it belongs; one job's trouble is not the others'."""
+        try:
+            self._unpack(name)
+        except OSError as error:
+            logger.warning("job=%s: what came back is not written: %s", name, error.strerror)
+
+    def _unpack(self, name: str) -> None:
+        directory = self._journal.of(name)
+        before = self._read.get(name, 0)
+        try:
+            size = os.stat(f"{directory}/{STREAM}").st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        if size == before:
+            return
+        with open(f"{directory}/{STREAM}", "rb") as file:
+            file.seek(before if size > before else 0)
+            while (frame := next_frame(file)) is not None:
+                self._place(directory, frame)
+            self._read[name] = file.tell()
+        self._spool(name, directory)
+
+    def forget(self, name: str) -> None:
+        """Of a job that is over."""
+        self._read.pop(name, None)
+        self._spooled.pop(name, None)
+
+    def _place(self, directory: str, frame: Frame) -> None:
+        path = f"{directory}/{frame.file}"
+        folder = os.path.dirname(path)
+        if folder != directory:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(folder, 0o700)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            if os.fstat(descriptor).st_size < frame.offset + len(frame.data):
+                os.pwrite(descriptor, frame.data, frame.offset)
+        finally:
+            os.close(descriptor)
+
+    def _spool(self, name: str, directory: str) -> None:
+        """Drop whole records that are new as the job's script would have done."""
+        start = self._spooled.get(name, 0)
+        try:
+            with open(f"{directory}/records", "rb") as file:
+                file.seek(start)
+                new = file.read()
+        except FileNotFoundError:
+            return
+        whole = new[: new.rfind(b"\n") + 1]
+        for line in whole.splitlines():
+            record = parse(line)
+            if record is None or record.job != name:
+                continue
+            target = f"{self._journal.spool}/{name}.{record.run}.{record.stream}.{record.number}"
+            with open(f"{target}.{self._me}.tmp", "wb") as out:
+                out.write(line + b"\n")
+            os.rename(f"{target}.{self._me}.tmp", target)
+        self._spooled[name] = start + len(whole)

@@ -1,0 +1,127 @@
+"""The edge to a site's cluster: the calls that are made there, and what their failures mean."""
+
+from __future__ import annotations
+
+import re
+import urllib.parse
+from collections.abc import Iterator, Mapping
+from typing import Optional
+
+from submitter.common.errors import BackendUnavailable, SubmitterError
+from templates.common.errors import one_line
+from templates.kube_api.client import (
+    JSON,
+    OK,
+    STRATEGIC_PATCH,
+    UNAUTHORIZED,
+    Call,
+    Failure,
+    Json,
+    KubeClient,
+)
+from templates.kube_api.kubeconfig import Kubeconfig
+
+AGENT = "interlink-submitter"
+CONNECT_S, READ_S = 5, 20
+# What is refused to the account rather than to an object; by one that has just started, for want of
+# rules that it has yet to read.
+_WITHOUT_RIGHTS = re.compile(r'User ".*" cannot \w+ resource')
+
+
+class Refused(SubmitterError):
+    """The API server has understood, and says no."""
+
+    def __init__(self, what: str, status: int, words: str) -> None:
+        super().__init__(one_line(f"{what}: {words}"))
+        self.status = status
+
+
+class Api:
+    """The objects of one namespace, one call each."""
+
+    def __init__(self, kubeconfig: str, namespace: str, where: str) -> None:
+        source = Kubeconfig(kubeconfig, f"{where}: kubeconfig")
+        self._client = KubeClient(
+            source, _error_of, agent=AGENT, connect_s=CONNECT_S, read_s=READ_S
+        )
+        self._namespaced = f"/api/v1/namespaces/{urllib.parse.quote(namespace)}"
+
+    # --- one object -----------------------------------------------------------------------------
+
+    def create(self, plural: str, body: Json) -> Json:
+        """Make an object; returns what it is then."""
+        what = f"{body['kind']} {body['metadata']['name']}"
+        return self._call("POST", f"{self._namespaced}/{plural}", what, body)
+
+    def get(self, plural: str, name: str) -> Optional[Json]:
+        """The object, or None if there is none."""
+        try:
+            return self._call("GET", f"{self._namespaced}/{plural}/{name}", f"{plural}/{name}")
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+
+    def patch(self, plural: str, name: str, body: Json) -> None:
+        """Change what the body says, lists by the names of their entries."""
+        path = f"{self._namespaced}/{plural}/{name}"
+        self._call("PATCH", path, f"{plural}/{name}", body, STRATEGIC_PATCH)
+
+    def delete(self, plural: str, name: str, grace_s: Optional[int] = None) -> None:
+        """Delete the object; one that is gone already is no error."""
+        body: Json = {"propagationPolicy": "Background"}
+        if grace_s is not None:
+            body["gracePeriodSeconds"] = grace_s
+        try:
+            self._call("DELETE", f"{self._namespaced}/{plural}/{name}", f"{plural}/{name}", body)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+
+    # --- many -----------------------------------------------------------------------------------
+
+    def pods(self, selector: str) -> tuple[list[Json], str]:
+        """All pods with these labels, and the version from which on to watch them."""
+        items: list[Json] = []
+        version = ""
+        query = {"labelSelector": selector}
+        for page in self._client.pages(f"{self._namespaced}/pods", "listing pods", query):
+            items += page["items"] or ()
+            version = str(page["metadata"]["resourceVersion"])
+        return items, version
+
+    def watch(self, selector: str, version: str, seconds: int) -> Iterator[Json]:
+        """What happens to them, as it happens, for so long."""
+        query = {
+            "labelSelector": selector,
+            "resourceVersion": version,
+            "timeoutSeconds": str(seconds),
+            "allowWatchBookmarks": "true",
+            "watch": "true",
+        }
+        path = f"{self._namespaced}/pods"
+        return self._client.objects(path, "watching pods", query, seconds + 15)
+
+    def log(self, pod: str, query: Mapping[str, str]) -> Iterator[bytes]:
+        """The lines of a container's log, each with its end."""
+        path = f"{self._namespaced}/pods/{pod}/log"
+        return self._client.lines(path, f"the log of {pod}", query)
+
+    def nodes(self, selector: str) -> list[Json]:
+        """The cluster's nodes with these labels."""
+        query = {"labelSelector": selector} if selector else {}
+        return self._client.items("/api/v1/nodes", "nodes", query)
+
+    def _call(
+        self, method: str, path: str, what: str, body: Optional[Json] = None, kind: str = JSON
+    ) -> Json:
+        return self._client.call(Call(method, path, what, body, kind))
+
+
+def _error_of(failure: Failure) -> SubmitterError:
+    """In the API server's own words; trouble of its own is no answer."""
+    what, status, reason, _ = failure
+    rights = status == 403 and _WITHOUT_RIGHTS.search(reason)
+    if status <= OK or status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
+        return BackendUnavailable(one_line(f"{what}: {reason}"))
+    return Refused(what, status, reason)

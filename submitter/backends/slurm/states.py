@@ -1,0 +1,131 @@
+"""All states of a Slurm job and the reasons why it waits, by the names of the manual (squeue(1)).
+
+What stands behind a name in the same field (``CANCELLED by 1000``) is ignored. A state that is not
+in the table changes nothing: the job stays what it was.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple, Optional
+
+from templates.job.status import ENDED, QUEUED, STARTED
+
+OOM_CODE = 137
+TERM_CODE = 143
+
+
+class State(NamedTuple):
+    """What a state of Slurm's means here."""
+
+    phase: str
+    reason: str = ""
+    """One word for the pod: why it waits, or what ended it."""
+    words: str = ""
+    """As the manual explains it."""
+    exit_code: int = 1
+    """Of a job that has ended and left no exit code behind."""
+    lost: bool = False
+    """Of a job that has ended: whether Slurm, not the job, is to blame."""
+
+
+STATES: Mapping[str, State] = {
+    # It waits.
+    "PENDING": State(QUEUED),
+    "CONFIGURING": State(QUEUED, "Configuring", "its nodes are being made ready"),
+    "POWER_UP_NODE": State(QUEUED, "Configuring", "its nodes are being switched on"),
+    "REQUEUED": State(QUEUED, "Requeued", "it is being put back into the queue"),
+    "REQUEUE_FED": State(QUEUED, "Requeued", "a federation puts it back into the queue"),
+    "REQUEUE_HOLD": State(QUEUED, "Held", "it was put back into the queue, and is held there"),
+    "SPECIAL_EXIT": State(QUEUED, "Held", "it was put back into the queue, marked and held"),
+    "RESV_DEL_HOLD": State(QUEUED, "Held", "its reservation was deleted"),
+    # It has nodes.
+    "RUNNING": State(STARTED),
+    "COMPLETING": State(STARTED),
+    "EXPEDITING": State(STARTED),
+    "RESIZING": State(STARTED),
+    "SIGNALING": State(STARTED),
+    "STAGE_OUT": State(STARTED),
+    "STOPPED": State(STARTED),
+    "SUSPENDED": State(STARTED),
+    # It is over.
+    "COMPLETED": State(ENDED, "", "all of its processes ended well", 0),
+    "FAILED": State(ENDED, "", "it ended with an exit code other than 0"),
+    "CANCELLED": State(ENDED, "Cancelled", "a user or an administrator cancelled it", TERM_CODE),
+    "TIMEOUT": State(ENDED, "TimeLimit", "it reached its time limit", TERM_CODE),
+    "DEADLINE": State(ENDED, "Deadline", "it could not end before its deadline", TERM_CODE),
+    "OUT_OF_MEMORY": State(ENDED, "OOMKilled", "it used more memory than it had", OOM_CODE),
+    "PREEMPTED": State(ENDED, "Preempted", "a job that comes first took its place", TERM_CODE),
+    "NODE_FAIL": State(ENDED, "NodeFail", "one of its nodes failed", lost=True),
+    "BOOT_FAIL": State(ENDED, "NodeFail", "one of its nodes could not be started", lost=True),
+    "LAUNCH_FAILED": State(
+        ENDED, "LaunchFailed", "it could not be launched on its nodes", lost=True
+    ),
+    "RECONFIG_FAIL": State(
+        ENDED, "NodeFail", "one of its nodes could not be set up for it", lost=True
+    ),
+    "REVOKED": State(ENDED, "Revoked", "another cluster of the federation has started it"),
+}
+ACTIVE = frozenset(name for name, state in STATES.items() if state.phase == STARTED)
+
+# Why a job waits. Slurm has some 200 reasons; these are what users can do something with.
+REASONS: Mapping[str, str] = {
+    "Priority": "jobs with a higher priority come first",
+    "Resources": "it waits until enough resources are free",
+    "Dependency": "a job that it depends on has not ended",
+    "DependencyNeverSatisfied": "a job that it depends on did not end as it should",
+    "BeginTime": "its earliest start time lies ahead",
+    "Licenses": "it waits for a license",
+    "Reservation": "it waits for its reservation",
+    "ReservationDeleted": "its reservation was deleted",
+    "InvalidAccount": "its account is not valid",
+    "InvalidQOS": "its QoS is not valid",
+    "JobHeldUser": "it is held by its user",
+    "JobHeldAdmin": "it is held by an administrator",
+    "JobLaunchFailure": "it could not be launched",
+    "NodeDown": "a node that it needs is down",
+    "PartitionDown": "its partition takes jobs, and starts none",
+    "PartitionInactive": "its partition is inactive",
+    "PartitionNodeLimit": "its partition does not have, or give, so many nodes",
+    "PartitionTimeLimit": "its time limit is longer than its partition allows",
+    "ReqNodeNotAvail": "a node that it needs is not available",
+    "Nodes": "the nodes that it needs are down, drained or reserved",
+    "Cleaning": "it was put back into the queue, and its first start is still being cleaned up",
+    "SystemFailure": "Slurm, a file system or the network has failed",
+    "FrontEndDown": "no front end can run it",
+    "BadConstraints": "no node can ever fulfil what it asks for",
+}
+_GROUPS = (
+    ("Assoc", "a limit of its account or user is reached"),
+    ("QOS", "a limit of its QoS is reached"),
+    ("MaxNodePerAccount", "a limit of its account is reached"),
+)
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
+_NOTHING = ("", "None", "(null)", "NULL")
+
+
+def state_of(text: str) -> Optional[State]:
+    """What a state means; None for one that nobody knows here."""
+    return STATES.get(first_word(text))
+
+
+def first_word(text: str) -> str:
+    """The state without what may stand behind it."""
+    return re.split(r"[\s+]", text.strip(), maxsplit=1)[0]
+
+
+def waiting_words(text: str) -> tuple[str, str]:
+    """One word and one line for the reason for which a job waits, as squeue prints it."""
+    text = text.strip()
+    if text in _NOTHING:
+        return "", ""
+    if "held" in text.lower():
+        known = REASONS.get(text, "it is held")
+        return "Held", f"Slurm: {text}: {known}"
+    found = _WORD.match(text)
+    word = found[0] if found else ""
+    known = REASONS.get(word, "")
+    if not known:
+        known = next((words for start, words in _GROUPS if word.startswith(start)), "")
+    return word, f"Slurm: {text}: {known}" if known else f"Slurm: {text}"

@@ -1,0 +1,145 @@
+"""What an admin says about a site: the dataclasses are the only list of the keys.
+
+The text under a field says what it means; the sample file and docs/submitter.md follow from it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple, Optional
+
+from templates.program.settings import Logging, Nats
+from templates.settings.types import (
+    REQUIRED,
+    Count,
+    CountOrZero,
+    Kind,
+    Path,
+    Quantity,
+    Word,
+    elsewhere,
+)
+from templates.site.build_config import BuildConfig
+
+PROGRAM = "interlink-submitter"  # how NATS knows us
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What pods may ask of this pool; checked here, whatever the cluster has checked before."""
+
+    namespaces: tuple[Word, ...] = ("*",)
+    """Namespaces whose pods may run here, as shell patterns."""
+    images: tuple[Word, ...] = ("*",)
+    """Images that may run here, as shell patterns (registry.example.org/*)."""
+    runtimes: tuple[Word, ...] = ("*",)
+    """Runtimes that scripts may have been built for."""
+    annotations: tuple[Word, ...] = ("*",)
+    """Job annotations that may be used, by their name after the slash, as shell patterns."""
+    forbidden_annotations: tuple[Word, ...] = ()
+    """These are refused, whatever ``annotations`` says."""
+    forbidden_flags: tuple[Word, ...] = ()
+    """Flags of the batch system that a pod's flags annotation must not contain."""
+    host_paths: Optional[tuple[Path, ...]] = None
+    """hostPath volumes must be one of these or below one; by default those that ``build`` has."""
+    privileged: bool = False
+    """Whether privileged containers and added capabilities may run here."""
+    cpu: Optional[Annotated[str, Kind.CPU]] = None
+    """The most cores of one pod."""
+    memory: Optional[Annotated[str, Kind.BYTES]] = None
+    """The most memory of one pod."""
+    gpus: Optional[CountOrZero] = None
+    """The most GPUs of one pod."""
+    wall_time_s: Optional[Count] = None
+    """The longest a pod may ask to run; pods that name no deadline are not refused by it."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How often things happen; the defaults suit a site of thousands of jobs."""
+
+    poll_s: Count = 5
+    """Between two queries of the batch system, for all jobs together."""
+    spool_s: Count = 1
+    """Between two looks at the records that running jobs have dropped."""
+    heartbeat_s: Count = 5
+    """Between two signs of life."""
+    resources_s: Count = 10
+    """Between two publications of what the pool offers; kueue-nats may need it more often."""
+    lost_after_s: Count = 120
+    """How long a job must be missing, in every place it could be, before it is given up."""
+    keep_deleted_s: Count = 3600
+    """How long a deleted pod is remembered, so that a late create of it is refused."""
+    keep_orphans_s: Count = 7 * 24 * 3600
+    """When a finished job that nobody has deleted is removed."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One pool: the name that pods' tolerations say, and the batch system behind it."""
+
+    name: Annotated[str, Kind.TOKEN] = field(default="", metadata=REQUIRED)
+    """The pool's name; NATS subjects hold it, and the tolerations of pods."""
+    directory: Path = field(default="", metadata=REQUIRED)
+    """Where jobs live; on a file system that the nodes share with this machine."""
+    backend: Word = "host"
+    """Which batch system: slurm, htcondor, kubernetes, or, on this very machine, podman or host."""
+    options: Mapping[str, object] = field(default_factory=dict)
+    """Options of the backend: see docs/backends.md and the backend's own page there."""
+    resources: Mapping[Word, Quantity] = field(default_factory=dict)
+    """What the pool offers (cpu, memory, pods, nvidia.com/gpu, ...); replaces what is found out."""
+    labels: Mapping[Word, Word] = field(default_factory=dict)
+    """Labels of the pool's Kueue flavor."""
+    taints: tuple[Annotated[str, Kind.TAINT], ...] = ()
+    """Taints of the pool's Kueue flavor: key=value:effect."""
+    build: BuildConfig = field(
+        default_factory=BuildConfig,
+        metadata=elsewhere("keys of docs/build-config.md, or the path of a file with them"),
+    )
+    """How scripts are built; a path may be relative to the folder of this file."""
+    policy: Policy = field(default_factory=Policy)
+    """What pods may ask for."""
+    timing: Timing = field(default_factory=Timing)
+    """How often things happen."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole file, submitter.yaml."""
+
+    nats: Nats = field(default_factory=Nats, metadata=REQUIRED)
+    """How to reach NATS."""
+    pools: tuple[Pool, ...] = field(default=(), metadata=REQUIRED)
+    """The pools that this submitter serves."""
+    logging: Logging = field(default_factory=Logging)
+    """What is logged."""
+
+
+class Supervisor(NamedTuple):
+    """How systemd, or whoever has started us, wants to be told how we are."""
+
+    notify_socket: str = ""
+    watchdog_s: float = 0  # it ends us after so long without a sign of life; 0: never
+    status_file: str = ""  # what we are doing, for the probes of a container
+
+
+def supervisor() -> Supervisor:
+    """What our environment says of them; taken out of it, so that no job ever sees it."""
+    names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INTERLINK_STATUS_FILE")
+    address, limit, process, file = (os.environ.pop(name, "") for name in names)
+    meant = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
+    return Supervisor(address, int(limit) / 1e6 if meant else 0, file)
+
+
+def environment_with(added: Mapping[str, str], unwanted: Iterable[str]) -> dict[str, str]:
+    """Our environment for another program, without variables that begin so, with others added."""
+    starts = tuple(unwanted)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(starts)}
+    return {**kept, **added}
+
+
+def variables(names: Iterable[str]) -> dict[str, str]:
+    """Those of these variables that our environment has."""
+    return {name: os.environ[name] for name in names if name in os.environ}

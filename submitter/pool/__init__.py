@@ -1,0 +1,4 @@
+"""A pool on NATS: takes jobs, answers queries and log requests, publishes status and resources.
+
+Runs in the loop. Knows nothing of any batch system.
+"""

@@ -1,0 +1,124 @@
+"""What is known of a job, as submitters publish it and the plugin keeps it."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import NamedTuple
+
+from templates.job.records import ContainerState
+from templates.pod.model import INIT, MAIN, SIDECAR
+
+# The phases of a job, in the order in which it can pass through them.
+ACCEPTED = "accepted"  # journaled at the site; the batch system may not know it yet
+QUEUED = "queued"  # the batch system has it, and has not started it
+STARTED = "started"  # its script runs, or the batch system says that it does
+ENDED = "ended"  # over, for good: nothing of it will change any more
+PHASES = (ACCEPTED, QUEUED, STARTED, ENDED)
+
+KINDS = (INIT, SIDECAR, MAIN)
+
+_SHORT_ENOUGH = 2048  # characters of names and images, of containers that are kept
+
+# Reasons of waiting containers that we give ourselves; the others come from job scripts.
+NOT_READY = "NotReady"  # it runs
+SUBMITTING = "Submitting"
+IN_QUEUE = "Queued"
+STARTING = "ContainerCreating"
+INITIALIZING = "PodInitializing"
+
+
+class Version(NamedTuple):
+    """How far a status has come: of two for the same job, the greater one is the later."""
+
+    run: int = 0  # when its script was started, in ms: a job that a site requeues starts anew
+    phase: int = 0  # index in PHASES
+    records: int = 0  # of the script
+
+
+class ContainerStatus(NamedTuple):
+    """A container of the pod, and what is known of it."""
+
+    kind: str  # one of KINDS
+    image: str
+    state: ContainerState
+
+
+class JobStatus(NamedTuple):
+    """All that anyone asks about a job."""
+
+    job: str
+    uid: str
+    namespace: str
+    pod: str
+    version: Version
+    phase: str
+    native: str  # the job's identity in the batch system, empty before it has one
+    node: str
+    reason: str  # of a job that has not started: one word
+    message: str  # what the batch system or the job has to say
+    started_ms: int
+    finished_ms: int
+    exit_code: int
+    deleting: bool  # its end was asked for
+    containers: tuple[ContainerStatus, ...]
+    origin: str = ""  # the cluster that its pod belongs to
+
+
+class Identity(NamedTuple):
+    """What was journaled of a job that its status needs."""
+
+    job: str
+    uid: str
+    namespace: str
+    pod: str
+    containers: tuple[tuple[str, str, str], ...]  # name, kind, image
+    origin: str = ""
+
+
+def accepted(job: Identity) -> JobStatus:
+    """Return the status of a job that its site has just taken.
+
+    The plugin makes it as well as the site. What such jobs have in common is kept once.
+    """
+    few = sum([len(name) + len(image) for name, _, image in job.containers]) <= _SHORT_ENOUGH
+    submitting = _submitting if few else _submitting.__wrapped__
+    return _ACCEPTED._replace(
+        job=job.job,
+        uid=job.uid,
+        pod=job.pod,
+        namespace=sys.intern(job.namespace),
+        origin=sys.intern(job.origin),
+        containers=submitting(job.containers),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _submitting(containers: tuple[tuple[str, str, str], ...]) -> tuple[ContainerStatus, ...]:
+    """The containers of jobs that wait alike, once for all of them."""
+    waiting = ContainerState("", reason=SUBMITTING)
+    return tuple(
+        [
+            ContainerStatus(kind, sys.intern(image), waiting._replace(name=sys.intern(name)))
+            for name, kind, image in containers
+        ]
+    )
+
+
+_ACCEPTED = JobStatus(
+    job="",
+    uid="",
+    namespace="",
+    pod="",
+    version=Version(),
+    phase=ACCEPTED,
+    native="",
+    node="",
+    reason="",
+    message="",
+    started_ms=0,
+    finished_ms=0,
+    exit_code=0,
+    deleting=False,
+    containers=(),
+)

@@ -1,0 +1,389 @@
+"""The connection to NATS that all of our programs use: made again whenever it breaks, for ever.
+
+A connection is never repaired: when it breaks, or does not answer a ping in time although it looks
+well, a new client object takes its place, with credentials read from their files anew and with
+every subscription. Nothing is published into the void: without a connection, or when it breaks
+before an answer came, the caller is told so, because what that means differs between requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Mapping
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, Callable, NamedTuple, Optional
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+
+from templates.common.errors import ConfigError, WireError
+from templates.nats import codec
+from templates.nats.chunks import ChunkStore, reassemble
+from templates.nats.client import (
+    CONNECT_TIMEOUT_S,
+    CarefulClient,
+    cancelled,
+    close,
+    opened,
+    server_of,
+    settle,
+)
+from templates.nats.options import LinkSettings
+from templates.nats.requests import (
+    Headers,
+    LinkError,
+    NotConnected,
+    Requester,
+    Unanswered,
+    next_of,
+    reason_of,
+)
+from templates.nats.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox
+
+logger = logging.getLogger(__name__)
+
+PING_EVERY_S = 5
+PING_TIMEOUT_S = 5
+FLUSH_TIMEOUT_S = 2
+FIRST_PAUSE_S = 0.2
+LONGEST_PAUSE_S = 2.0
+SHARE_OF_PAYLOAD = 0.75  # of the server's limit: the rest is for subjects and headers
+HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's own queue
+
+Handler = Callable[["Request"], Awaitable[None]]
+
+
+class Subscription(NamedTuple):
+    """A subscription that is made again on each new connection."""
+
+    subject: str
+    queue: str
+    handler: Handler
+
+
+class Request:
+    """A message that came in, and a way to answer it."""
+
+    def __init__(self, link: Link, message: Msg) -> None:
+        self._link = link
+        self._message = message
+
+    @property
+    def subject(self) -> str:
+        """The subject that it was published on."""
+        return self._message.subject
+
+    @property
+    def raw(self) -> bytes:
+        """The payload as it came: perhaps only the announcement of a large message."""
+        return self._message.data
+
+    @property
+    def reply(self) -> str:
+        """The subject for an answer; empty if none is awaited, or none may go there."""
+        return self._link.answerable(self._message.reply)
+
+    async def message(self, pool: str) -> dict[str, Any]:
+        """Return the message, fetched in chunks if it is large."""
+        return await self._link.reassemble(REQUEST_PARTS, pool, self._message.data)
+
+    async def answer(self, pool: str, message: Mapping[str, Any]) -> None:
+        """Answer, in chunks if the message is large."""
+        await self.answer_raw(pool, codec.encode(message))
+
+    async def answer_raw(self, pool: str, raw: bytes) -> None:
+        """Answer with a message that is encoded already."""
+        if self.reply:
+            async with self._link.chunked_if_large(ANSWER_PARTS, pool, raw) as payload:
+                await self._link.publish_raw(self.reply, payload)
+
+
+class Link:
+    """One connection to NATS, from ``start`` to ``stop``."""
+
+    def __init__(
+        self,
+        settings: LinkSettings,
+        root: str,
+        on_connected: Optional[Callable[[], Awaitable[None]]] = None,
+    ) -> None:
+        self._settings = settings
+        self._root = root
+        self._on_connected = on_connected
+        self._subscriptions: list[Subscription] = []
+        self._client: Optional[Client] = None
+        self._requester: Optional[Requester] = None
+        self._ready = asyncio.Event()
+        self._broken = asyncio.Event()
+        self._keeper: Optional[asyncio.Task[None]] = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._chunks = ChunkStore(root, self._alive)
+        self._last_answer = 0.0
+        self._trouble = "not connected yet"
+        self.connections = 0
+        self.complaints: deque[str] = deque(maxlen=100)
+        """The latest complaints of the server, on any connection."""
+
+    # --- life ---------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin to connect; returns at once."""
+        self._keeper = asyncio.create_task(self._keep_connected(), name="nats link")
+
+    async def stop(self) -> None:
+        """Close, for good; what was published before is on its way."""
+        await cancelled([self._keeper] if self._keeper is not None else [])
+        await cancelled(self._tasks)
+        await self._drop(flush=True)
+
+    async def ended(self) -> None:
+        """Return when the connection is no longer kept: after ``stop``, or by a bug."""
+        if self._keeper is not None:
+            await asyncio.wait([self._keeper])
+
+    async def connected(self, timeout_s: Optional[float] = None) -> bool:
+        """Wait for a connection; return False if there is none in time."""
+        try:
+            await asyncio.wait_for(self._ready.wait(), timeout_s)
+        except asyncio.TimeoutError:
+            return False
+        return True
+
+    @property
+    def is_connected(self) -> bool:
+        """True if there is a connection, as far as is known."""
+        return self._ready.is_set()
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since the server last answered us."""
+        return time.monotonic() - self._last_answer if self._last_answer else float("inf")
+
+    @property
+    def trouble(self) -> str:
+        """Why there is no connection, in one line; empty when there is one."""
+        return "" if self.is_connected else self._trouble
+
+    @property
+    def part_size(self) -> int:
+        """The largest payload that goes in one message."""
+        limit = self._client.max_payload if self._client is not None else 0
+        return int((limit or 1024 * 1024) * SHARE_OF_PAYLOAD)
+
+    # --- speaking -----------------------------------------------------------------------------
+
+    async def publish_raw(self, where: str, payload: bytes) -> None:
+        """Publish bytes; raise ``NotConnected`` without a connection."""
+        try:
+            await self._alive().publish(where, payload)
+        except (NatsError, OSError) as error:
+            raise NotConnected(reason_of(error)) from None
+
+    async def publish(
+        self, where: str, message: Mapping[str, Any], *, compress: bool = True
+    ) -> None:
+        """Publish a message that is small by its nature."""
+        await self.publish_raw(where, codec.encode(message, compress=compress))
+
+    async def request(
+        self, pool: str, where: str, message: Mapping[str, Any], timeout_s: float
+    ) -> dict[str, Any]:
+        """Send a request and return the answer; large messages go in chunks, both ways."""
+        async with self.chunked_if_large(REQUEST_PARTS, pool, codec.encode(message)) as payload:
+            answer = await self.request_raw(where, payload, timeout_s)
+        return await self.reassemble(ANSWER_PARTS, pool, answer)
+
+    async def request_raw(
+        self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
+    ) -> bytes:
+        """Send a request and return the answer, as bytes."""
+        requester = self._requester
+        if requester is None:
+            raise NotConnected(f"no connection to NATS: {self._trouble}")
+        return await requester.ask(where, payload, timeout_s, headers)
+
+    def subscribe(self, where: str, handler: Handler, queue: str = "") -> None:
+        """Subscribe on this connection and all that follow it.
+
+        To be called before ``start``. Each message gets a task of its own, so that a slow one
+        never delays another.
+        """
+        self._subscriptions.append(Subscription(where, queue, handler))
+
+    @contextlib.asynccontextmanager
+    async def stream(self) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
+        """Yield an inbox for an answer in many messages, and a function that awaits the next."""
+        client = self._alive()
+        inbox = client.new_inbox()
+        subscription = await client.subscribe(
+            inbox, pending_msgs_limit=65536, pending_bytes_limit=-1
+        )
+
+        try:
+            yield inbox, partial(next_of, subscription, self._broken)
+        finally:
+            with contextlib.suppress(NatsError, OSError):
+                await subscription.unsubscribe()
+
+    async def publish_request(self, where: str, inbox: str, message: Mapping[str, Any]) -> None:
+        """Send a request whose answer goes to an inbox of ``stream``."""
+        try:
+            await self._alive().publish(where, codec.encode(message), reply=inbox)
+        except (NatsError, OSError) as error:
+            raise NotConnected(reason_of(error)) from None
+
+    async def settle(self) -> None:
+        """Wait until the server has dealt with all that was published; it may have complained."""
+        try:
+            await settle(self._alive(), FLUSH_TIMEOUT_S)
+        except (NatsError, OSError, asyncio.TimeoutError) as error:
+            raise Unanswered(f"the server does not answer ({reason_of(error)})") from None
+
+    # --- large messages -----------------------------------------------------------------------
+
+    def chunked_if_large(
+        self, kind: str, pool: str, raw: bytes
+    ) -> AbstractAsyncContextManager[bytes]:
+        """Return a context with a payload for these bytes: themselves, or what announces chunks."""
+        return self._chunks.chunked_if_large(kind, pool, raw, self.part_size)
+
+    async def reassemble(self, kind: str, pool: str, raw: bytes) -> dict[str, Any]:
+        """Return the message in a payload, fetched in chunks if it announces them."""
+        return await reassemble(self._root, kind, pool, raw, self.request_raw)
+
+    def answerable(self, reply: str) -> str:
+        """Return the subject if an answer may go there, else an empty one."""
+        return reply if is_inbox(self._root, reply) else ""
+
+    # --- the connection -----------------------------------------------------------------------
+
+    def _alive(self) -> Client:
+        if self._client is None or not self._ready.is_set():
+            raise NotConnected(f"no connection to NATS: {self._trouble}")
+        return self._client
+
+    async def _keep_connected(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            if await self._connect():
+                pause = FIRST_PAUSE_S
+                await self._watch()
+                await self._drop()
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (not a secret)
+            pause = min(pause * 2, LONGEST_PAUSE_S)
+
+    async def _connect(self) -> bool:
+        """Try every server once; log why there is no connection if the reason is a new one."""
+        servers = self._settings.servers
+        troubles = []
+        for server in random.sample(servers, len(servers)):
+            trouble = await self._connect_to(server)
+            if not trouble:
+                return True
+            troubles.append(trouble if len(servers) == 1 else f"{server}: {trouble}")
+        trouble = "; ".join(sorted(troubles))
+        if trouble != self._trouble:
+            logger.warning("no connection to NATS: %s", trouble)
+        self._trouble = trouble
+        return False
+
+    async def _connect_to(self, server: str) -> str:
+        """Try one server; return why there is no connection, empty if there is one."""
+        self._broken = asyncio.Event()  # of this client only: an older one may still be closing
+        client = CarefulClient()
+        try:
+            requester = await asyncio.wait_for(self._open(client, server), 3 * CONNECT_TIMEOUT_S)
+        except (NatsError, OSError, ConfigError, asyncio.TimeoutError) as error:
+            await close(client)
+            return reason_of(error)
+        except asyncio.CancelledError:  # stopped in the middle of it
+            await close(client)
+            raise
+        self._client, self._requester = client, requester
+        self._last_answer = time.monotonic()
+        self.connections += 1
+        self._trouble = "the connection broke"
+        self._ready.set()
+        logger.info("connected to NATS at %s", server_of(client))
+        if self._on_connected is not None:
+            self._spawn(self._on_connected())
+        return ""
+
+    async def _open(self, client: Client, server: str) -> Requester:
+        async def make(opened: Client) -> Requester:
+            requester = await Requester.on(opened)
+            for wanted in self._subscriptions:
+                await self._subscribe(opened, wanted)
+            return requester
+
+        def complain(error: Exception) -> None:
+            if self._client is client:
+                self.complaints.append(reason_of(error))
+                logger.warning("NATS: %s", self.complaints[-1])
+
+        settings = self._settings._replace(servers=(server,))
+        return await opened(client, settings, make, complain, self._broken.set)
+
+    async def _subscribe(self, client: Client, wanted: Subscription) -> None:
+        room = asyncio.Semaphore(HANDLERS_AT_ONCE)
+
+        async def take(message: Msg) -> None:
+            await room.acquire()
+            task = self._spawn(self._handled(wanted, message))
+            task.add_done_callback(lambda _: room.release())
+
+        await client.subscribe(wanted.subject, queue=wanted.queue, cb=take)
+
+    async def _handled(self, wanted: Subscription, message: Msg) -> None:
+        try:
+            await wanted.handler(Request(self, message))
+        except LinkError as error:
+            logger.info("%s: %s", message.subject, error)
+        except WireError as error:
+            logger.warning("%s: refused a message: %s", message.subject, error)
+        except Exception:  # one message must never end the hearing of all others
+            logger.exception("%s: a message could not be handled", message.subject)
+
+    async def _watch(self) -> None:
+        """Return when the connection is broken, or no longer answers."""
+        client = self._client
+        while client is not None and not self._broken.is_set():
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._broken.wait(), PING_EVERY_S)
+                return
+            try:
+                await client.flush(timeout=PING_TIMEOUT_S)
+                self._last_answer = time.monotonic()
+            except (NatsError, OSError, asyncio.TimeoutError) as error:
+                self._trouble = f"the server does not answer ({reason_of(error)})"
+                return
+
+    async def _drop(self, flush: bool = False) -> None:
+        client, self._client = self._client, None
+        requester, self._requester = self._requester, None
+        self._broken.set()  # nats-py does not always say so
+        if requester is not None:
+            requester.give_up()
+        was_ready = self._ready.is_set()
+        self._ready.clear()
+        if client is None:
+            return
+        if was_ready and not flush:
+            logger.warning("lost the connection to NATS: %s", self._trouble)
+        if flush:
+            with contextlib.suppress(NatsError, OSError, asyncio.TimeoutError):
+                await settle(client, FLUSH_TIMEOUT_S)
+        await close(client)
+
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

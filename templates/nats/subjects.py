@@ -1,0 +1,145 @@
+"""The NATS subjects: one table, and functions that build and parse them.
+
+    <root>.create.<pool>             request    plugin -> submitter
+    <root>.delete.<pool>.<job>       request    plugin -> submitter
+    <root>.logs.<pool>.<job>         request    plugin -> submitter, answered by a stream
+    <root>.query.<pool>              request    plugin -> submitter
+    <root>.config.<pool>             publish    submitter -> plugin
+    <root>.resources.<pool>          publish    submitter -> plugin, kueue_nats
+    <root>.status.<pool>             publish    submitter -> plugin
+    <root>.requestparts.<pool>.<id>  request    submitter -> plugin, whose request was large
+    <root>.answerparts.<pool>.<id>   request    plugin -> submitter, whose answer was large
+    <root>.shutdown.<pool>           publish    operator -> submitter
+    <root>.hello                     publish    plugin, kueue_nats -> submitters
+
+The pool stands in every subject but the last, so that a site's credential can be confined to its
+own pools, and a submitter needs a handful of wildcard subscriptions however many jobs it has.
+
+What users may publish and hear (``permissions.py``, and the chart by ``chart/files/subjects.json``)
+and what ``interlink-submitter check`` tries follow from ``TABLE``.
+
+Nobody may both publish and subscribe to the same subject. The server lets a site answer wherever a
+message asks for an answer; a site that could send such a message to itself could thereby write to
+any subject, other sites' creates among them. So there are two subjects for parts, and an answer
+never goes to a subject of ours.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from templates.common.errors import WireError
+from templates.common.names import check_token
+
+CREATE = "create"
+DELETE = "delete"
+LOGS = "logs"
+QUERY = "query"
+CONFIG = "config"
+RESOURCES = "resources"
+STATUS = "status"
+REQUEST_PARTS = "requestparts"
+ANSWER_PARTS = "answerparts"
+SHUTDOWN = "shutdown"
+HELLO = "hello"
+
+# Users: a site's submitter, and three in the cluster.
+SITE = "site"
+PLUGIN = "plugin"
+KUEUE = "kueue"
+OPERATOR = "operator"
+ROLES = (PLUGIN, KUEUE, OPERATOR)
+
+# Tokens behind the kind.
+NO_TOKENS = 0
+POOL = 1
+POOL_AND_ITEM = 2  # a job, or the id of a large message
+
+# Messages that may answer one.
+NO_ANSWER = 0
+ONE_ANSWER = 1
+STREAM = 512  # a window of a log
+
+
+class SubjectRow(NamedTuple):
+    """One kind of subject."""
+
+    kind: str
+    tokens: int
+    publishers: tuple[str, ...]
+    hearers: tuple[str, ...]
+    answers: int = NO_ANSWER
+    queued: bool = False  # a site's submitters hear it in a queue group, called as the pool
+
+
+_SITE, _PLUGIN, _WATCHERS = (SITE,), (PLUGIN,), (PLUGIN, KUEUE)
+
+TABLE = (
+    SubjectRow(CREATE, POOL, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
+    SubjectRow(DELETE, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
+    SubjectRow(LOGS, POOL_AND_ITEM, _PLUGIN, _SITE, STREAM, queued=True),
+    SubjectRow(QUERY, POOL, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
+    SubjectRow(CONFIG, POOL, _SITE, _PLUGIN),
+    SubjectRow(RESOURCES, POOL, _SITE, _WATCHERS),
+    SubjectRow(STATUS, POOL, _SITE, _PLUGIN),
+    SubjectRow(REQUEST_PARTS, POOL_AND_ITEM, _SITE, _PLUGIN, ONE_ANSWER),
+    SubjectRow(ANSWER_PARTS, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER),
+    SubjectRow(SHUTDOWN, POOL, (OPERATOR,), _SITE),
+    SubjectRow(HELLO, NO_TOKENS, _WATCHERS, _SITE),
+)
+"""Every kind of subject; all else that is said of them follows from these rows."""
+
+DEFAULT_ROOT = "interlink"
+ANY = "*"
+
+_TOKENS = {row.kind: row.tokens for row in TABLE}
+
+
+class Address(NamedTuple):
+    """The kind and the tokens of a subject."""
+
+    kind: str
+    pool: str = ""
+    item: str = ""
+
+
+def published_by(user: str) -> tuple[SubjectRow, ...]:
+    """Return the rows of what a user publishes."""
+    return tuple(row for row in TABLE if user in row.publishers)
+
+
+def heard_by(user: str) -> tuple[SubjectRow, ...]:
+    """Return the rows of what a user subscribes to."""
+    return tuple(row for row in TABLE if user in row.hearers)
+
+
+def queue_group(row: SubjectRow, pool: str) -> str:
+    """Return the queue group in which a pool's submitters subscribe; empty if all of them hear."""
+    return pool if row.queued else ""
+
+
+def subject(root: str, kind: str, pool: str = "", item: str = "") -> str:
+    """Return the subject of an address; ``ANY`` as pool or item subscribes to all of them."""
+    tokens = (pool, item)[: _TOKENS[kind]]
+    return ".".join((root, kind, *map(_token, tokens)))
+
+
+def is_inbox(root: str, text: str) -> bool:
+    """Return whether an answer may go there."""
+    return bool(text) and not f"{text}.".startswith(f"{root}.")
+
+
+def parse(root: str, text: str) -> Address:
+    """Return the address in a subject; refuse what ``subject`` cannot have made."""
+    if not text.startswith(root + "."):
+        raise WireError(text, f"is not a subject below {root}")
+    kind, *rest = text[len(root) + 1 :].split(".")
+    if len(rest) != _TOKENS.get(kind):
+        raise WireError(text, "is not a subject of ours")
+    for token in rest:
+        check_token(text, token, WireError)
+    return Address(kind, *rest)
+
+
+def _token(text: str) -> str:
+    return text if text == ANY else check_token("subject", text, WireError)

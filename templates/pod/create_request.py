@@ -1,0 +1,113 @@
+"""interLink's create request: one JSON object with a pod and all that its volumes need.
+
+Fits interLink 0.5 and 0.6; a list around the object, as before 0.5, is accepted too. interLink has
+resolved the variables of the containers already and hands them over in no particular order.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Callable, NamedTuple, TypeVar
+
+from templates.common.errors import PodRejected
+from templates.common.json_codec import load_json
+from templates.common.validation import check_texts, object_at, objects_at, text_at, wrong
+from templates.pod.attachments import name_of, read_config_map, read_projected, read_secret
+from templates.pod.model import Content, Pod
+from templates.pod.spec import Source, read_pod
+from templates.pod.variables import received_variables
+
+_Read = TypeVar("_Read")
+
+_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # only so can NUL and surrogates come in
+_DEEPEST = 16  # levels of jobConfig that are cleaned of zero values; interLink's has three
+
+
+class _Contents(NamedTuple):
+    config_maps: dict[str, Content]
+    secrets: dict[str, Content]
+    projected: dict[str, Mapping[str, bytes]]
+
+
+def read_create_request(body: bytes) -> Pod:
+    """The pod that interLink wants to have run; raises ``PodRejected`` and nothing else."""
+    request = _decode(body)
+    pod = request.get("pod")
+    if type(pod) is not dict:
+        raise wrong("pod", "an object", pod)
+    source = Source(
+        received_variables,
+        *_read_contents(request),
+        job_script=text_at(request, "jobScript", "request"),
+        job_config=_without_zeros(object_at(request, "jobConfig", "request"), _DEEPEST),
+    )
+    return read_pod(pod, "pod", source)
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    try:
+        request = load_json(body)
+    except (ValueError, RecursionError) as error:
+        raise PodRejected("request", f"is not JSON: {error}") from None
+    if type(request) is list:
+        if len(request) != 1:
+            raise PodRejected("request", f"must hold one pod, not {len(request)}")
+        request = request[0]
+    if type(request) is not dict:
+        raise wrong("request", "an object", request)
+    escape = body.find(b"\\")  # one character is found far quicker than two
+    if escape >= 0 and _SUSPECT.search(body, escape):
+        check_texts("request.container", request.get("container"), allow_nul=True)
+        for key in ("pod", "jobScript", "jobConfig"):
+            check_texts(key, request.get(key))
+    return request
+
+
+def _read_contents(request: Mapping[str, Any]) -> _Contents:
+    """ConfigMaps, Secrets and projected volumes; the same one comes once for every mount."""
+    contents = _Contents({}, {}, {})
+    for index, entry in enumerate(objects_at(request, "container", "request")):
+        if entry.get("configMaps") is not None:
+            _read_each(entry, "configMaps", index, contents.config_maps, read_config_map)
+        if entry.get("secrets") is not None:
+            _read_each(entry, "secrets", index, contents.secrets, read_secret)
+        if entry.get("projectedvolumemaps") is not None:
+            _read_each(entry, "projectedvolumemaps", index, contents.projected, read_projected)
+    return contents
+
+
+def _read_each(
+    entry: Mapping[str, Any],
+    key: str,
+    container: int,
+    found: dict[str, _Read],
+    read: Callable[[dict[str, Any], str], _Read],
+) -> None:
+    things = entry[key]
+    if type(things) is not list:
+        raise wrong(f"request.container[{container}].{key}", "a list", things)
+    for index, thing in enumerate(things):
+        try:
+            known = thing["metadata"]["name"] in found
+        except (KeyError, TypeError):
+            known = False  # it has no name; that is said below
+        if not known:
+            where = f"request.container[{container}].{key}[{index}]"
+            if type(thing) is not dict:
+                raise wrong(where, "an object", thing)
+            found[name_of(thing, where)] = read(thing, where)
+
+
+def _without_zeros(config: Mapping[str, Any], depth: int) -> dict[str, object]:
+    """interLink writes "not set" as the zero value of the type, at every level."""
+    kept: dict[str, object] = {}
+    for key, value in config.items():
+        if type(value) is dict and depth:
+            if any(value.values()):
+                inner = _without_zeros(value, depth - 1)
+                if inner:
+                    kept[key] = inner
+        elif value:
+            kept[key] = value
+    return kept

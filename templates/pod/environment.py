@@ -1,0 +1,194 @@
+"""Kubernetes' ``$(VAR)`` expansion and the downward API.
+
+Serves variables (``variables.py``) as well as downwardAPI volumes; both kinds of pod, the one
+being read and the finished one, fit the two protocols below.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from fractions import Fraction
+from math import ceil
+from re import Match
+from typing import Protocol
+
+from templates.common import quantity
+from templates.common.errors import PodRejected
+from templates.common.validation import object_at, text_at
+
+LONGEST_TEXT = 1536 * 1024  # once expanded: references to long values must not fill the memory
+
+_REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
+_NOT_PLAIN = {
+    "\a": "\\a",
+    "\b": "\\b",
+    "\f": "\\f",
+    "\n": "\\n",
+    "\r": "\\r",
+    "\t": "\\t",
+    "\v": "\\v",
+    "\\": "\\\\",
+    '"': '\\"',
+}
+# A job shares the network of its node, which nobody knows before the job starts.
+_ADDRESSES = frozenset(("status.podIP", "status.podIPs", "status.hostIP", "status.hostIPs"))
+_LOCALHOST = "127.0.0.1"
+
+
+class PodFields(Protocol):
+    """What a fieldRef can ask of a pod."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def annotations(self) -> Mapping[str, str]: ...
+    @property
+    def node_name(self) -> str: ...
+    @property
+    def service_account(self) -> str: ...
+
+
+class Asking(Protocol):
+    """What a resourceFieldRef can ask of a container."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def requests(self) -> Mapping[str, str]: ...
+    @property
+    def limits(self) -> Mapping[str, str]: ...
+
+
+def expand(text: str, env: Mapping[str, str], where: str = "") -> str:
+    """Replace ``$(NAME)`` by its value and ``$$`` by ``$``; unknown names stay as they are."""
+    if "$" not in text:
+        return text
+    length = len(text)
+
+    def replace(match: Match[str]) -> str:
+        nonlocal length
+        name = match.group(1)
+        if name is None:
+            return "$"
+        value = env.get(name)
+        if value is None:
+            return match.group()
+        length += len(value)
+        if length > LONGEST_TEXT:
+            raise PodRejected(where, f"is longer than {LONGEST_TEXT} characters once expanded")
+        return value
+
+    return _REFERENCE.sub(replace, text)
+
+
+def missing_names(text: str, env: Mapping[str, str]) -> Iterable[str]:
+    """The names that a text refers to and that have no value or an empty one."""
+    names = (match.group(1) for match in _REFERENCE.finditer(text))
+    return (name for name in names if name is not None and not env.get(name))
+
+
+def go_quote(text: str) -> str:
+    """The text as Go's ``%q`` writes it, which is how Kubernetes writes labels into files."""
+    return '"' + "".join(c if c.isalnum() else _quoted(c) for c in text) + '"'
+
+
+def _quoted(character: str) -> str:
+    if character in _NOT_PLAIN:
+        return _NOT_PLAIN[character]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < 0x80:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _lines(values: Mapping[str, str]) -> str:
+    return "\n".join(f"{key}={go_quote(values[key])}" for key in sorted(values))
+
+
+def field_value(pod: PodFields, path: str, where: str) -> str:
+    """The value of a fieldRef; a label or annotation that the pod has not is empty."""
+    plain = {
+        "metadata.name": pod.name,
+        "metadata.namespace": pod.namespace,
+        "metadata.uid": pod.uid,
+        "spec.nodeName": pod.node_name,
+        "spec.serviceAccountName": pod.service_account,
+    }
+    if path in plain:
+        return plain[path]
+    if path in _ADDRESSES:
+        return _LOCALHOST
+    maps = {"metadata.labels": pod.labels, "metadata.annotations": pod.annotations}
+    if path in maps:
+        return _lines(maps[path])
+    head, bracket, key = path.partition("['")
+    if head in maps and bracket and key.endswith("']"):
+        return maps[head].get(key[:-2], "")
+    raise PodRejected(where, f"a pod has no such field for its containers: {path or 'none given'}")
+
+
+def resource_value(
+    containers: Iterable[Asking], ref: Mapping[str, object], where: str, *, own: str = ""
+) -> str:
+    """The value of a resourceFieldRef, in units of its divisor and rounded up.
+
+    ``own`` is the container that is meant when the reference names none. A request that is missing
+    is taken from the limit, as the API server does. A limit that is missing would be the node's
+    allocatable, which nobody knows before the job starts: it is taken from the request, else 0.
+    """
+    name = text_at(ref, "containerName", where) or own
+    container = next((found for found in containers if found.name == name), None)
+    if container is None:
+        raise PodRejected(f"{where}.containerName", f"the pod has no container '{name}'")
+    path = text_at(ref, "resource", where)
+    kind, _, resource = path.partition(".")
+    if kind not in ("limits", "requests") or not _can_be_referred_to(resource):
+        raise PodRejected(f"{where}.resource", f"not a resource that can be referred to: {path}")
+    first, second = container.limits, container.requests
+    if kind == "requests":
+        first, second = second, first
+    asked = first.get(resource) or second.get(resource) or "0"
+    divisor = _divisor(ref, where)
+    if resource == "cpu":
+        return str(ceil(Fraction(quantity.cpu_milli(asked, where)) / (divisor * 1000)))
+    return str(ceil(Fraction(quantity.byte_count(asked, where)) / divisor))
+
+
+def _can_be_referred_to(resource: str) -> bool:
+    return resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
+
+
+def _divisor(ref: Mapping[str, object], where: str) -> Fraction:
+    place = f"{where}.divisor"
+    divisor = quantity.parse(quantity.as_text(ref.get("divisor"), place) or "0", place)
+    if divisor < 0:
+        raise PodRejected(place, "must not be negative")
+    return divisor or Fraction(1)  # 0 is how "not given" arrives
+
+
+def reference_value(
+    pod: PodFields,
+    containers: Iterable[Asking],
+    source: Mapping[str, object],
+    where: str,
+    *,
+    own: str = "",
+) -> str:
+    """The value of a downward API item: the object that holds fieldRef or resourceFieldRef."""
+    field = object_at(source, "fieldRef", where)
+    resource = object_at(source, "resourceFieldRef", where)
+    if bool(field) == bool(resource):
+        raise PodRejected(where, "must have either fieldRef or resourceFieldRef")
+    if field:
+        place = f"{where}.fieldRef.fieldPath"
+        return field_value(pod, text_at(field, "fieldPath", f"{where}.fieldRef"), place)
+    return resource_value(containers, resource, f"{where}.resourceFieldRef", own=own)

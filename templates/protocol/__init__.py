@@ -1,0 +1,5 @@
+"""The messages that go over NATS: their fields, and how they are written and read.
+
+Pure: no files, no clock, no network, no threads, no loop. What is read comes from somebody else,
+and is checked.
+"""

@@ -1,0 +1,188 @@
+"""The annotations by which a pod talks to the batch system: what each of them says for its job.
+
+Users know them from interLink's plugins for Slurm and HTCondor. What concerns the containers is
+understood here; everything else in these families is handed to the backend under its own name.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple, Optional
+
+from templates.common import constants
+from templates.common.errors import PodRejected
+from templates.site.build_config import Rules
+
+TUNNEL_COMMANDS = "interlink.eu/wstunnel-client-commands"  # bash that starts interLink's tunnel
+POD_IP = "interlink.eu/pod-ip"  # the pod's address in interLink's VPN or mesh
+
+# In rising priority: of two annotations of the same name, the one of the later family counts.
+_CONDOR_FAMILIES = (
+    constants.KNOC_HTCONDOR_PREFIX,
+    constants.HTCONDOR_PREFIX,
+    constants.CONDOR_PREFIX,
+)
+_FAMILIES = (
+    *_CONDOR_FAMILIES,
+    constants.KNOC_SLURM_PREFIX,
+    constants.SLURM_PREFIX,
+    constants.JOB_PREFIX,
+)
+_RANKS = {family: rank for rank, family in enumerate(_FAMILIES)}
+_CONDOR_SHARED = ("image-root", "singularity-options")  # mean the same to HTCondor and to Slurm
+# What is understood here, by its name after the slash; the rest goes to the backend.
+_UNDERSTOOD = frozenset(
+    (
+        "pre-exec",
+        "singularity-commands",
+        "singularity-mounts",
+        "singularity-options",
+        "image-root",
+        "mpi-flags",
+    )
+)
+
+
+class BindMount(NamedTuple):
+    """A path of the node that every container of the pod is to see."""
+
+    source: str
+    target: str
+    read_only: bool = False
+
+
+class JobAnnotations(NamedTuple):
+    """What a pod's annotations say about its job."""
+
+    pre_exec: str = ""  # bash run on the node before the containers, as it was written
+    singularity_commands: str = ""  # bash run on the node before each start of a container
+    mounts: tuple[BindMount, ...] = ()
+    options: tuple[str, ...] = ()  # further words for apptainer exec or podman run
+    image_root: str = ""
+    mpi_flags: Optional[tuple[str, ...]] = None  # words for mpirun; None: no MPI
+    tunnel_commands: str = ""  # bash run in the background of the containers
+    pod_ip: str = ""
+    backend: Mapping[str, str] = {}  # name after the slash, "condor/" before HTCondor's -> value
+
+
+class _Found(NamedTuple):
+    annotation: str  # the full name, for messages
+    value: str
+
+
+def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotations:
+    """Read the job's annotations; one that the site does not allow is refused, not ignored.
+
+    The pod's address is no wish of the pod: interLink sets it, so the site's rules leave it alone.
+    """
+    found = _families(annotations, rules)
+    tunnel = annotations.get(TUNNEL_COMMANDS, "")
+    if TUNNEL_COMMANDS in annotations:
+        _check(TUNNEL_COMMANDS, tunnel, rules)
+    pod_ip = _text(POD_IP, annotations.get(POD_IP, ""))
+    if _UNDERSTOOD.isdisjoint(found):
+        backend = {name: one.value for name, one in found.items()}
+        return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, backend=backend)
+    none = _Found("", "")
+    mpi_flags = found.pop("mpi-flags", None)
+    return JobAnnotations(
+        pre_exec=found.pop("pre-exec", none).value,
+        singularity_commands=found.pop("singularity-commands", none).value,
+        mounts=_mounts(found.pop("singularity-mounts", none)),
+        options=_words(found.pop("singularity-options", none)),
+        image_root=found.pop("image-root", none).value.strip(),
+        mpi_flags=None if mpi_flags is None else _words(mpi_flags),
+        tunnel_commands=tunnel,
+        pod_ip=pod_ip,
+        backend={name: one.value for name, one in found.items()},
+    )
+
+
+def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]:
+    """Everything in the families, checked, by its name here; later families win over earlier."""
+    ours = []
+    for annotation in annotations:
+        family, slash, name = annotation.partition("/")
+        rank = _RANKS.get(family + slash)
+        if rank is not None and annotation != constants.POOL_ANNOTATION:
+            own = rank < len(_CONDOR_FAMILIES) and name not in _CONDOR_SHARED
+            ours.append((rank, annotation, f"condor/{name}" if own else name))
+    found: dict[str, _Found] = {}
+    ours.sort()
+    for _, annotation, name in ours:
+        value = annotations[annotation]
+        _check(annotation, value, rules)
+        found[name] = _Found(annotation, value)
+    return found
+
+
+def _check(annotation: str, value: str, rules: Rules) -> None:
+    name = annotation.partition("/")[2]
+    allowed, forbidden = rules.annotations, rules.forbidden_annotations
+    if not _matches(name, allowed) or (forbidden and _matches(name, forbidden)):
+        raise _rejected(annotation, "this site does not allow it")
+    _text(annotation, value)
+
+
+def _text(annotation: str, value: str) -> str:
+    """No bash text, word or path can hold a NUL character."""
+    if "\0" in value:
+        raise _rejected(annotation, "holds a NUL character")
+    return value
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _rejected(annotation: str, what: str) -> PodRejected:
+    return PodRejected(f"pod.metadata.annotations[{annotation}]", what)
+
+
+def _words(found: _Found) -> tuple[str, ...]:
+    """The words as a shell would see them; nothing in them is expanded."""
+    if not found.value:
+        return ()  # shlex takes its time even for this, and most pods have none
+    try:
+        return tuple(shlex.split(found.value))
+    except ValueError as error:
+        reason = str(error)
+        raise _rejected(
+            found.annotation, f"cannot be split into words: {reason[:1].lower()}{reason[1:]}"
+        ) from None
+
+
+def _mounts(found: _Found) -> tuple[BindMount, ...]:
+    """``--bind /a:/b:ro --bind /c``, with or without the flag, also several behind one."""
+    specs = []
+    words = iter(_words(found))
+    for word in words:
+        spec = word
+        if word in ("--bind", "-B"):
+            spec = next(words, "")
+            if not spec:
+                raise _rejected(found.annotation, f"nothing follows {word}")
+        elif word.startswith("--bind="):
+            spec = word[len("--bind=") :]
+        elif word.startswith("-"):
+            raise _rejected(found.annotation, f"{word} is not understood: only --bind is")
+        specs += [part for part in spec.split(",") if part]
+    return tuple(_mount(found, spec) for spec in specs)
+
+
+def _mount(found: _Found, spec: str) -> BindMount:
+    source, *rest = spec.split(":")
+    target = rest[0] if rest and rest[0] else source
+    mode = rest[1] if len(rest) > 1 else "rw"
+    if len(rest) > 2 or mode not in ("ro", "rw"):
+        raise _rejected(found.annotation, f"{spec} is not /source[:/target[:ro]]")
+    return BindMount(_path(found, source), _path(found, target), mode == "ro")
+
+
+def _path(found: _Found, path: str) -> str:
+    parts = [part for part in path.split("/") if part not in ("", ".")]
+    if not path.startswith("/") or ".." in parts or not path.isprintable():
+        raise _rejected(found.annotation, f"'{path}' is not an absolute path without ..")
+    return "/" + "/".join(parts)

@@ -1,0 +1,106 @@
+"""From the image of a pod to what the site's runtime starts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from typing import NamedTuple
+
+from templates.common.errors import PodRejected
+from templates.site.build_config import Images
+
+_SCHEMES = {
+    "docker://": ("apptainer", "singularity", "podman"),
+    "oras://": ("apptainer", "singularity"),
+    "library://": ("apptainer", "singularity"),
+    "shub://": ("apptainer", "singularity"),
+    "https://": ("apptainer", "singularity"),
+    "http://": ("apptainer", "singularity"),
+    "docker-archive:": ("apptainer", "singularity", "podman"),
+    "oci-archive:": ("apptainer", "singularity", "podman"),
+    "oci:": ("apptainer", "singularity", "podman"),
+}
+_SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?://|/|\.)|(?:oci|oci-archive|docker-archive):")
+_DOCKER_HUB = "docker.io"
+_UNPACKED_DOCKER_HUB = "registry.hub.docker.com"  # what unpacked-image trees call it
+
+
+class Image(NamedTuple):
+    """What to start: one of the places if it is there, else the reference is pulled."""
+
+    reference: str  # for the runtime; of a place: the path
+    registry: str = ""  # whose credentials a pull needs
+    places: tuple[str, ...] = ()  # paths to look at first
+    file: str = ""  # name in the cache of pulled images; empty: nothing can be pulled
+
+
+@lru_cache(maxsize=1024)
+def find(image: str, runtime: str, config: Images, root: str, where: str) -> Image:
+    """Where this image comes from at a site; ``root`` is the pod's image-root annotation."""
+    reference = _with_prefix(image, config, root)
+    if reference.startswith("/"):
+        return Image(reference, places=(reference,))
+    scheme = _SCHEME.match(reference)
+    if scheme is None:
+        return _from_registry(image, reference, runtime, config)
+    known = next((name for name in _SCHEMES if reference.startswith(name)), "")
+    if runtime not in _SCHEMES.get(known, ()):
+        raise PodRejected(where, f"{runtime} cannot start images of the form {reference}")
+    if known == "docker://":
+        return _from_registry(image, reference[len(known) :], runtime, config)
+    return Image(reference, file=_cache_name(reference))
+
+
+def _with_prefix(image: str, config: Images, root: str) -> str:
+    """A prefix applies to what has neither a scheme nor a leading slash; the pod's own wins."""
+    if image.startswith("/") or _SCHEME.match(image):
+        return image
+    prefix = root or config.root or config.prefix
+    if prefix.startswith("/") and not prefix.endswith("/"):
+        prefix += "/"
+    return prefix + image
+
+
+def full_name(name: str) -> str:
+    """``python`` as ``docker.io/library/python:latest``: registry, path, and tag or digest."""
+    first, slash, rest = name.partition("/")
+    if not slash or not ("." in first or ":" in first or first == "localhost"):
+        first, rest = _DOCKER_HUB, name
+    if first in ("index.docker.io", "registry-1.docker.io"):
+        first = _DOCKER_HUB
+    if first == _DOCKER_HUB and "/" not in rest:
+        rest = f"library/{rest}"
+    if "@" not in rest and ":" not in rest.rpartition("/")[2]:
+        rest += ":latest"
+    tag, at, digest = rest.partition("@")
+    if at:  # with a digest the tag says nothing, and not every runtime takes both
+        path, colon, _ = tag.rpartition(":")
+        rest = f"{path if colon and '/' not in tag[len(path) :] else tag}@{digest}"
+    return f"{first}/{rest}"
+
+
+def _short_name(full: str) -> str:
+    """A full name as people write it: without what is Docker Hub's."""
+    short = full.removeprefix(f"{_DOCKER_HUB}/")
+    return short.removeprefix("library/") if short != full else full
+
+
+def _from_registry(image: str, name: str, runtime: str, config: Images) -> Image:
+    name = full_name(name)
+    registry, _, rest = name.partition("/")
+    places = []
+    if config.directory:
+        spellings = dict.fromkeys((image.replace("docker://", "", 1), _short_name(name)))
+        places += [f"{config.directory}/{one.replace(':', '_')}" for one in spellings]
+    if config.unpacked:
+        names = (_UNPACKED_DOCKER_HUB, _DOCKER_HUB) if registry == _DOCKER_HUB else (registry,)
+        places += [f"{config.unpacked}/{folder}/{rest}" for folder in names]
+    reference = name if runtime == "podman" else f"docker://{name}"
+    return Image(reference, registry, tuple(places), _cache_name(reference))
+
+
+def _cache_name(reference: str) -> str:
+    """Readable for people, and no two references alike."""
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "_", reference.rpartition("/")[2])[:60]
+    return f"{readable}-{hashlib.sha256(reference.encode()).hexdigest()[:16]}.sif"

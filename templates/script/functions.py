@@ -1,0 +1,123 @@
+"""The second half of job.sh: the functions that run a pod, chosen by what it needs.
+
+It depends on the site and on the needs alone, so each choice is rendered once.
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import NamedTuple
+
+from templates.common.quoting import quote
+from templates.script.jinja import render
+from templates.site.build_config import BuildConfig
+
+APPTAINER = ("apptainer", "singularity")
+
+# What a pod may need, as the templates ask for it. Only then the functions for it are there.
+NEEDS = (
+    *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
+    *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
+    *("empty_dirs", "memory_dirs", "binds", "workdirs"),
+    *("sub_paths", "nested", "host_paths", "places", "archives", "always", "login"),
+    *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
+    *("gpus", "users", "own_network", "pod", "cpus"),  # the last four of podman only
+)
+
+_INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
+
+# Names that bash keeps for itself, so that it cannot export them as given: some in any case, some
+# only without a runtime's prefix before them.
+_ODD_ALWAYS = (
+    *("UID", "EUID", "GID", "GROUPS", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_*", "IFS", "_"),
+)
+_ODD_UNPREFIXED = (
+    *("PS4", "SHLVL", "PWD", "OLDPWD", "POSIXLY_CORRECT", "LC_*", "LANG", "LANGUAGE", "FUNCNAME"),
+    *("DIRSTACK", "PIPESTATUS", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "EPOCH*"),
+)
+# These would change the helper that sets the others, so that it has to set them too.
+_ODD_FOR_HELPERS = ("HOME", "PATH", "LD_*", "PERL*")
+
+
+class SiteFacts(NamedTuple):
+    """What the functions depend on at a site."""
+
+    runtime: str
+    cgroups: bool
+    rerun: bool
+    keep: str  # a bash pattern
+    path: str  # the rest is bash words
+    cache: str
+    scratch_dir: str
+    memory_dir: str
+    tmp_dir: str
+    attempts: int
+    backoff: int
+    recheck: int
+    stale: int
+    renew: int
+
+
+def site_facts(config: BuildConfig) -> SiteFacts:
+    """The part of a BuildConfig that the functions depend on."""
+    images, scratch = config.images, config.volumes.scratch
+    return SiteFacts(
+        runtime=config.runtime.name,
+        cgroups=config.script.cgroups == "auto",
+        rerun=config.script.rerun,
+        keep=" | ".join(config.environment.keep),
+        path=":".join(map(quote, config.environment.path)),
+        cache=quote(images.cache) if images.cache else '"$HOME/.interlink/images"',
+        scratch_dir=f'{quote(scratch)}/"$JOB"' if scratch else '"$DIR/scratch"',
+        memory_dir=f'{quote(config.volumes.memory)}/"$JOB"',
+        tmp_dir=config.apptainer.tmp_dir,
+        attempts=images.pull_attempts,
+        backoff=images.pull_backoff_s,
+        recheck=images.always_recheck_s,
+        stale=images.lock_stale_s,
+        renew=max(1, images.lock_stale_s // 4),
+    )
+
+
+@lru_cache(maxsize=4096)
+def is_odd(name: str) -> bool:
+    """Whether bash cannot put a variable of this name into an environment as it was given."""
+    if not name.isascii() or not name.replace("_", "a").isalnum() or name[0].isdigit():
+        return True
+    return any(fnmatchcase(name, pattern) for pattern in (*_ODD_ALWAYS, *_ODD_UNPREFIXED))
+
+
+@lru_cache(maxsize=256)
+def library(site: SiteFacts, needs: frozenset[str]) -> str:
+    """The functions, and the call that starts them."""
+    facts = {
+        **site._asdict(),
+        **{name: name in needs for name in NEEDS},
+        "together": not needs & {"sidecars", "restarts", "footer", "tunnel"},
+        "prefix": "SINGULARITY" if site.runtime == "singularity" else "APPTAINER",
+        "odd_always": " | ".join(_ODD_ALWAYS),
+        "odd_unprefixed": " | ".join(_ODD_UNPREFIXED + _ODD_FOR_HELPERS),
+    }
+    text = "".join(render(f"{name}.sh.j2", **facts) for name in _parts(site, needs))
+    # A tab says as much as four spaces, and the script goes to every site with every pod.
+    return _INDENT.sub(lambda found: "\t" * (len(found[0]) // 4), text)
+
+
+def _parts(site: SiteFacts, needs: frozenset[str]) -> list[str]:
+    family = "apptainer" if site.runtime in APPTAINER else site.runtime
+    chosen = {
+        "core": True,
+        "environment": True,
+        "volumes": "binds" in needs,
+        "hostpath": "host_paths" in needs,
+        "images": family != "host",
+        f"runtime_{family}": True,
+        "probes": bool(needs & {"probes", "hooks"}),
+        "cgroups": site.cgroups and "memory" in needs and family != "podman",
+        "supervise": True,
+        "watch": True,
+        "main": True,
+    }
+    return [name for name, wanted in chosen.items() if wanted]

@@ -1,0 +1,187 @@
+"""The text of job.sh and of the files that it reads.
+
+job.sh has two halves. The first says what is to run and is made for each pod; the second, the
+functions, depends only on the site and on which of them the pod needs, and is rendered once for
+each such choice. What may be secret (commands, environments, probes) is in secret/pod.sh instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from templates import __version__
+from templates.common.quoting import quote, words
+from templates.job.model import File
+from templates.pod.model import Pod
+from templates.resolve.annotations import JobAnnotations
+from templates.resolve.volumes import Source, sources
+from templates.script.containers import Gathered, Site, add_container
+from templates.script.functions import APPTAINER, library, site_facts
+from templates.site.build_config import BuildConfig
+
+_PRIVATE = 0o600
+_EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
+#     job.sh [JOB_DIRECTORY [SPOOL_DIRECTORY]]
+# Beside it: secret/ (gone when the job has ended), volumes/, logs/, records (what was reported).
+# shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2100,SC2154,SC2163,SC2317,SC2329
+"""
+_CONTAINMENT = frozenset(("--contain", "--containall", "--no-mount=tmp"))
+# Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.
+_CONTAINER_ENV = (
+    b"for interlink_ln in /bin/ln /usr/bin/ln; do\n"
+    b"    $interlink_ln -s /.interlink/message /dev/termination-log 2>/dev/null && break\n"
+    b"done || :\n"
+    b"unset interlink_ln\n"
+)
+
+
+def write(
+    job: str, pod: Pod, config: BuildConfig, annotations: JobAnnotations
+) -> tuple[str, tuple[File, ...]]:
+    """Return job.sh, and everything that has to lie beside it."""
+    volumes = sources(pod, config)
+    files = [file for source in volumes.values() for file in source.files]
+    if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
+        files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]
+    site = Site(pod, config, annotations, volumes)
+    gathered = Gathered(files, _needs_of_the_pod(site), [], [], [])
+    for index, container in enumerate(pod.containers):
+        add_container(site, index, container, gathered)
+    files.append(File("secret/pod.sh", _secret(gathered).encode(), _PRIVATE, True))
+    files += _further_files(config, pod, annotations)
+    functions = library(site_facts(config), frozenset(gathered.needs))
+    return f"{_head(job, site)}{''.join(gathered.functions)}{functions}", tuple(files)
+
+
+def _head(job: str, site: Site) -> str:
+    """Return what all containers have in common. What would need quotes for bash is no name."""
+    pod, config = site.pod, site.config
+    script, runtime = config.script, config.runtime
+    deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
+    given = _options(config)
+    if site.annotations.mpi_flags is not None:
+        # Its ranks are containers of their own, and meet in the node's /tmp, /dev and processes.
+        given = [option for option in given if option not in _CONTAINMENT]
+    options = words([*_network(job, site), *given, *site.annotations.options])
+    containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
+    return (
+        f"#!{script.bash}\n# Pod {pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
+        f"JOB={job}\nNAMESPACE={pod.namespace} POD={pod.name}\n"
+        f"RUNTIME={quote(runtime.executable or runtime.name)} OPTIONS=({options})\n"
+        f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s} "
+        f"BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}\n"
+        f"{deadline}CONTAINERS=({containers})\n{_pod_options(site)}{_list_volumes(site.volumes)}\n"
+        "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
+    )
+
+
+def _secret(gathered: Gathered) -> str:
+    return (
+        "# Commands and environments of the containers, read by job.sh. "
+        "Removed when the job has ended.\n"
+        f"{''.join(gathered.secrets)}{''.join(gathered.actions)}"
+    )
+
+
+def _needs_of_the_pod(site: Site) -> set[str]:
+    """Return which of library.NEEDS the pod has whatever its containers are."""
+    pod, annotations, given = site.pod, site.annotations, site.config.script
+    asked = {
+        "header": given.header,
+        "footer": given.footer,
+        "restarts": pod.restart_policy != "Never",
+        "deadline": pod.deadline_s is not None,
+        "hosts": pod.host_aliases,
+        "binds": site.volumes or annotations.mounts,
+        "container_commands": annotations.singularity_commands,
+        "mpi": annotations.mpi_flags is not None,
+        "pre_exec": annotations.pre_exec,
+        "tunnel": annotations.tunnel_commands,
+        "own_network": site.own_network,
+        "pod": site.own_network and len(pod.containers) > 1,
+    }
+    found = {name for name, value in asked.items() if value}
+    for source in site.volumes.values():
+        _add_needs_of_a_volume(source, found)
+    return found
+
+
+def _add_needs_of_a_volume(source: Source, needs: set[str]) -> None:
+    if source.empty_dir:
+        needs.add("empty_dirs")
+        if source.in_memory:
+            needs.add("memory_dirs")
+        if source.size_limit:
+            needs.add("sizes")
+    if source.check:
+        needs.add("host_paths")
+
+
+def _options(config: BuildConfig) -> list[str]:
+    """Return the runtime's options for every container start; the pod may add its own."""
+    options: list[str] = []
+    if config.runtime.name in APPTAINER:
+        flags = config.apptainer
+        options.append("--containall" if flags.containall else "--contain")
+        for name in ("fakeroot", "userns", "uts", "no_init", "no_home", "no_privs", "unsquash"):
+            if getattr(flags, name):
+                options.append(f"--{name.replace('_', '-')}")
+        if flags.tmp_dir == "none":
+            options.append("--no-mount=tmp")
+        if flags.tmp_dir == "bind":
+            options += ["--bind=/tmp", "--bind=/var/tmp"]
+    return [*options, *config.runtime.options]
+
+
+def _network(job: str, site: Site) -> tuple[str, ...]:
+    """Podman's options for the network and the host name of a container."""
+    if site.config.runtime.name != "podman":
+        return ()
+    if not site.own_network:
+        return ("--network=host",)
+    if len(site.pod.containers) > 1:
+        return (f"--pod={job}",)
+    return _own_network(site)
+
+
+def _own_network(site: Site) -> tuple[str, ...]:
+    return f"--network={site.config.podman.network}", f"--hostname={site.pod.hostname}"
+
+
+def _pod_options(site: Site) -> str:
+    """What several containers have in common when they do not use the node's network."""
+    if not site.own_network or len(site.pod.containers) == 1:
+        return ""
+    return f"POD_OPTIONS=({words(_own_network(site))})\n"
+
+
+def _list_volumes(volumes: Mapping[str, Source]) -> str:
+    """The function that names the directories of emptyDir volumes; nothing when there are none."""
+    empty = [source for source in volumes.values() if source.empty_dir]
+    if not empty:
+        return ""
+    lines = f"    EMPTY_DIRS=({' '.join([source.word for source in empty])})\n"
+    sized = [source for source in empty if source.size_limit]
+    if sized:
+        lines += f"    SIZED=({' '.join([source.word for source in sized])})\n"
+        lines += f"    SIZES=({' '.join([str(source.size_limit) for source in sized])})\n"
+    return f"\nlist_volumes() {{\n{lines}}}\n"
+
+
+def _further_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
+    """Yield what the job reads besides secret/pod.sh, where the site or the pod asks for it."""
+    if config.runtime.name in APPTAINER:
+        yield File("container-env.sh", _CONTAINER_ENV, 0o644, False)
+    if pod.host_aliases:
+        lines = "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in pod.host_aliases)
+        yield File("hosts", f"# From the pod's hostAliases.\n{lines}".encode(), 0o644, False)
+    texts = (
+        ("header.sh", config.script.header, False),
+        ("footer.sh", config.script.footer, False),
+        ("secret/pre-exec.sh", annotations.pre_exec, True),
+        ("secret/container-commands.sh", annotations.singularity_commands, True),
+        ("secret/tunnel.sh", annotations.tunnel_commands, True),
+    )
+    for path, text, secret in texts:
+        if text:
+            yield File(path, text.encode() + b"\n", _PRIVATE, secret)

@@ -1,0 +1,69 @@
+"""Settings that a YAML file says, and variables of the environment that win over it.
+
+For each key there is a variable: with the prefix ``INTERLINK_`` that of ``nats.ca_file`` is
+INTERLINK_NATS_CA_FILE. A program brings the text and the environment; nothing is read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Callable
+
+from templates.common.errors import ConfigError
+from templates.settings import reference as settings_keys
+from templates.settings.files import parse_yaml
+from templates.settings.reference import Key
+from templates.settings.rules import kind_of
+from templates.settings.schema import Form
+
+Mistakes = Callable[[Any], Iterator[tuple[str, str]]]  # key, and what is wrong with its value
+
+WITHOUT_A_FILE = "environment"  # what messages call the settings then
+
+
+class Overlay:
+    """How one program's settings are read; ``base`` holds what is not given."""
+
+    def __init__(self, base: Any, prefix: str, mistakes: Mistakes) -> None:
+        self._form = Form(base, strict=True)
+        self._prefix = prefix
+        self._mistakes = mistakes
+        self.keys: tuple[Key, ...] = tuple(settings_keys.keys(base))
+        """Every key, in the order of the dataclasses."""
+
+    def variable(self, key: str) -> str:
+        """The variable that stands for a dotted key."""
+        return self._prefix + key.upper().replace(".", "_")
+
+    def load(self, text: str, path: str, environment: Mapping[str, str]) -> Any:
+        """The settings; without a file both text and path are empty."""
+        raw = parse_yaml(text, path)
+        if not isinstance(raw, dict):
+            raise ConfigError(path, f"must be a mapping of sections, not {kind_of(raw)}")
+        written = {key: value for key, value in raw.items() if value is not None}
+        self._overlay(written, environment)
+        name = path or WITHOUT_A_FILE
+        settings = self._form.load(written, name)
+        for where, what in self._mistakes(settings):
+            raise ConfigError(f"{name}: {where}", what)
+        return settings
+
+    def _overlay(self, written: dict[str, Any], environment: Mapping[str, str]) -> None:
+        """Put what the environment says over what the file says."""
+        for key in self.keys:
+            name = self.variable(key.name)
+            if name not in environment:
+                continue
+            *sections, last = key.name.split(".")
+            holder = written
+            for section in sections:
+                below = holder.get(section)
+                holder[section] = dict(below) if isinstance(below, dict) else {}
+                holder = holder[section]
+            holder[last] = _value(environment[name], key, name)
+
+
+def _value(text: str, key: Key, name: str) -> Any:
+    if isinstance(key.default, tuple):
+        return [item.strip() for item in text.split(",") if item.strip()]
+    return text if isinstance(key.default, str) else parse_yaml(text, name)

@@ -1,0 +1,102 @@
+"""The text of a configuration file, YAML or TOML, as mappings and plain values."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import yaml
+
+from templates.common.errors import ConfigError, one_line
+from templates.common.yaml_loader import UniqueKeys
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TOML_NAMES = (".toml", ".conf", ".cfg")
+
+
+@contextmanager
+def reading_file(path: str, where: str = "") -> Iterator[None]:
+    """What keeps a file from being read here is one line, at the key that names it if it is one."""
+    try:
+        yield
+    except UnicodeDecodeError:
+        reason = "is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or one_line(str(error))
+    else:
+        return
+    raise ConfigError(where or path, f"{path}: {reason}" if where else reason) from None
+
+
+_PLAIN = {  # tag -> (what it looks like, its first characters)
+    "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    "int": (r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+    "float": (r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?", list("-+.0123456789")),
+    "merge": (r"<<", ["<"]),
+}
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """PyYAML's table: first character -> the tags to try."""
+    table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, (pattern, letters) in _PLAIN.items():
+        for letter in letters:
+            entry = (f"tag:yaml.org,2002:{tag}", re.compile(rf"(?:{pattern})\Z"))
+            table.setdefault(letter, []).append(entry)
+    return table
+
+
+class _Loader(UniqueKeys, yaml.SafeLoader):
+    """The safe loader with the plain scalars of YAML 1.2.
+
+    In YAML 1.1, which PyYAML reads, ``off`` is a boolean, ``010`` is eight and ``1:30`` is ninety.
+    """
+
+    yaml_implicit_resolvers = _resolvers()
+
+
+def parse(text: str, name: str) -> Any:
+    """What the file says; its name, or else what is in it, decides on the format."""
+    if name.endswith(TOML_NAMES):
+        return _toml(text, name)
+    try:
+        raw = parse_yaml(text, name)
+    except ConfigError:
+        return _toml_instead(text, name)
+    return _toml_instead(text, name) if isinstance(raw, str) else raw
+
+
+def _toml_instead(text: str, name: str) -> Any:
+    """What is no YAML mapping may be TOML; if not, the useful complaint is the one about YAML."""
+    try:
+        return _toml(text, name)
+    except ConfigError:
+        return parse_yaml(text, name)
+
+
+def parse_yaml(text: str, name: str) -> Any:
+    """What a YAML file says; an empty one is an empty mapping."""
+    try:
+        raw = yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"line {mark.line + 1}: " if mark else ""
+        raise ConfigError(name, f"{place}{error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise ConfigError(name, f"not YAML: {error}") from None
+    return {} if raw is None else raw
+
+
+def _toml(text: str, name: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(name, f"not TOML: {error}") from None

@@ -1,0 +1,101 @@
+"""From a pod and a site's BuildConfig to a ``Job``: the one translation there is.
+
+Pure: the same pod and configuration give the same job, to the byte.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from templates.common.errors import PodRejected
+from templates.common.names import job_name
+from templates.common.quantity import byte_count, cpu_milli
+from templates.job.model import Job
+from templates.manifests import objects as kubernetes_objects
+from templates.pod.model import Pod
+from templates.resolve.annotations import job_annotations
+from templates.resolve.resources import Totals, totals
+from templates.script import job_script
+from templates.script.containers import has_networks
+from templates.site.build_config import KUBERNETES, BuildConfig
+
+
+def build(pod: Pod, config: BuildConfig) -> Job:
+    """Translate, or refuse with one line that says what the site cannot give."""
+    annotations = job_annotations(pod.annotations, config.rules)
+    right = _right_asked(pod, config)
+    if right and not config.rules.privileged:
+        raise PodRejected(right, "this site does not allow it")
+    asked = totals(pod)
+    cpu, memory = _amounts(asked, config)
+    _check_limits(asked, cpu, memory, pod.deadline_s, config)
+    name = job_name(pod.name, pod.uid)
+    renderer = kubernetes_objects if config.runtime.name == KUBERNETES else job_script
+    text, files = renderer.write(name, pod, config, annotations)
+    return Job(
+        name=name,
+        uid=pod.uid,
+        namespace=pod.namespace,
+        pod=pod.name,
+        runtime=config.runtime.name,
+        script=text,
+        files=files,
+        cpu_milli=cpu,
+        memory_bytes=max(memory, byte_count(config.runtime.least_memory)) if memory else 0,
+        gpus=asked.gpus,
+        wall_time_s=pod.deadline_s or config.defaults.wall_time_s,
+        other_resources=asked.other,
+        annotations=annotations.backend,
+        containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
+        grace_period_s=pod.grace_period_s,
+        host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
+        privileged=bool(right),
+    )
+
+
+def _right_asked(pod: Pod, config: BuildConfig) -> str:
+    """The field that asks for more than the job's user may do in any container; empty: none.
+
+    That needs the site's consent; what narrows a container's rights never hurts.
+    """
+    if pod.host_pid:
+        return "pod.spec.hostPID"
+    if pod.host_ipc:
+        return "pod.spec.hostIPC"
+    if pod.host_network and has_networks(config):
+        return "pod.spec.hostNetwork"
+    for container in pod.containers:
+        security = container.security
+        if security.privileged or security.add_capabilities:
+            field = "privileged" if security.privileged else "capabilities.add"
+            return f"pod.spec containers[{container.name}].securityContext.{field}"
+    return ""
+
+
+def _amounts(asked: Totals, config: BuildConfig) -> tuple[int, int]:
+    """What the scheduler is asked for: the requests, else the limits, else the site's defaults."""
+    cpu = asked.cpu_milli or cpu_milli(config.defaults.cpu or "0")
+    memory = asked.memory_bytes or byte_count(config.defaults.memory or "0")
+    return cpu, max(memory, asked.memory_limit_bytes)
+
+
+def _check_limits(
+    asked: Totals, cpu: int, memory: int, deadline: Optional[int], config: BuildConfig
+) -> None:
+    limits = config.limits
+    where = "pod.spec.containers"
+    if limits.cpu is not None and cpu > cpu_milli(limits.cpu):
+        raise PodRejected(where, f"{cpu / 1000:g} cpus are more than this site's {limits.cpu}")
+    if limits.memory is not None and memory > byte_count(limits.memory):
+        raise PodRejected(
+            where, f"{memory} bytes of memory are more than this site's {limits.memory}"
+        )
+    if limits.gpus is not None and sum(asked.gpus.values()) > limits.gpus:
+        raise PodRejected(
+            where, f"{sum(asked.gpus.values())} GPUs are more than this site's {limits.gpus}"
+        )
+    if limits.wall_time_s is not None and (deadline or 0) > limits.wall_time_s:
+        raise PodRejected(
+            "pod.spec.activeDeadlineSeconds",
+            f"{deadline} s are more than this site's {limits.wall_time_s}",
+        )

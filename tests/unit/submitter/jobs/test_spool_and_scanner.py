@@ -1,0 +1,130 @@
+"""What is new in a pool's directory: each thing once, and nothing is lost by trouble."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from submitter.jobs.context import Site
+from submitter.jobs.scanner import Scanner, load
+from submitter.store import spool
+from submitter.store.spool import Spool
+from templates.protocol.messages import Delete
+from tests.unit.submitter.fakes import site_of
+from tests.unit.submitter.rig import job_of, placed
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return site_of(tmp_path / "pool")
+
+
+def drop(site: Site, job: str, number: int, run: int = 5) -> Path:
+    line = f"interlink1 job={job} run={run} stream=job n={number} at=7 state=started node=x ;\n"
+    path = Path(site.journal.spool, f"{job}.{run}.job.{number}")
+    path.write_text(line)
+    return path
+
+
+def test_a_record_is_read_once_and_removed_later(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of().name
+    path, looker = drop(site, job, 1), Spool(site.journal.spool)
+    assert [record.number for record in looker.look()] == [1]
+    assert looker.look() == []
+    drop(site, job, 2)
+    assert [record.number for record in looker.look()] == [2]
+    assert path.exists()
+    monkeypatch.setattr(spool, "KEPT_S", 0.0)
+    looker.look()
+    assert os.listdir(site.journal.spool) == []
+    assert looker.look() == []
+
+
+def test_foreign_and_torn_files_do_no_harm(site: Site) -> None:
+    job = job_of().name
+    folder = Path(site.journal.spool)
+    (folder / "README").write_text("hello")
+    (folder / f"{job}.5.job.1.tmp").write_text("interlink1 job=")
+    (folder / f"{job}.5.job.2").write_bytes(b"interlink1 job=" + b"\xff" * 100)
+    (folder / f"{job}.5.job.3").touch()
+    assert Spool(site.journal.spool).look() == []
+    assert (folder / "README").exists()
+
+
+def test_trouble_loses_no_record(site: Site) -> None:
+    job = job_of().name
+    drop(site, job, 1)
+    Path(site.journal.spool, f"{job}.5.job.2").mkdir()  # cannot be read
+    looker = Spool(site.journal.spool)
+    with pytest.raises(OSError, match="directory"):
+        looker.look()
+    Path(site.journal.spool, f"{job}.5.job.2").rmdir()
+    assert [record.number for record in looker.look()] == [1]
+
+
+def test_jobs_and_deletions_of_others_are_seen(site: Site) -> None:
+    scanner = Scanner(site.journal)
+    first, second = job_of(), job_of()
+    assert scanner.look(frozenset()).found == []
+    site.journal.store([first, second])
+    sight = scanner.look(frozenset())
+    assert [found.name for found in sight.found] == [first.name, second.name]
+    known = frozenset([first.name, second.name])
+    for name in known:
+        site.journal.unpack(name)
+    assert scanner.look(known).found == []
+    site.journal.bury([Delete(first.name, 4)])
+    assert scanner.look(known).stones[first.name].grace_s == 4
+    assert scanner.look(known).stones == {}
+    site.journal.remove(first.name)
+    shutil.rmtree(site.journal.of(second.name))
+    vanished = scanner.look(known).vanished
+    assert vanished[first.name] is not None
+    assert vanished[second.name] is None
+
+
+def test_an_unmounted_directory_is_trouble_and_no_news(site: Site) -> None:
+    scanner = Scanner(site.journal)
+    job = job_of()
+    site.journal.store([job])
+    known = frozenset([job.name])
+    scanner.look(known)
+    os.rename(site.journal.jobs, f"{site.journal.jobs}.away")
+    with pytest.raises(OSError, match="jobs"):
+        scanner.look(known)
+    os.rename(f"{site.journal.jobs}.away", site.journal.jobs)
+    assert scanner.look(known).vanished == {}
+
+
+def test_what_was_found_before_trouble_is_found_again(site: Site) -> None:
+    scanner = Scanner(site.journal)
+    job = job_of()
+    site.journal.store([job])
+    os.rename(site.journal.spool, f"{site.journal.spool}.away")
+    with pytest.raises(OSError, match="spool"):
+        scanner.look(frozenset())
+    os.rename(f"{site.journal.spool}.away", site.journal.spool)
+    assert [found.name for found in scanner.look(frozenset()).found] == [job.name]
+
+
+def test_directories_that_are_none_of_ours(site: Site) -> None:
+    for name in ("empty", "strange"):
+        Path(site.journal.jobs, name).mkdir()
+    Path(site.journal.jobs, "strange", "request.json").write_text("{")
+    Path(site.journal.jobs, "file").touch()
+    assert Scanner(site.journal).look(frozenset()).found == []
+
+
+def test_a_job_that_ended_before_its_number_was_known_is_ours_all_the_same(site: Site) -> None:
+    job = job_of()
+    site.journal.prepare()
+    placed(site.journal, job)
+    site.journal.write_final(job.name, b'{"phase":"ended"}')  # what is empty is left out
+    found = load(site.journal, job.name)
+    assert found is not None
+    assert (found.native, found.final) == ("", b'{"phase":"ended"}')

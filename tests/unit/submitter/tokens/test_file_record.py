@@ -1,0 +1,258 @@
+"""What submitters share, wherever they keep it: real files, a real NATS server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Callable
+
+import nats as nats_py
+import pytest
+from nats.js.api import KeyValueConfig
+
+from submitter.common.nats_request import AskNats, asking, nobody
+from submitter.tokens.file_record import FileRecord, SharedRecord
+from submitter.tokens.nats_record import BucketRecord
+from templates.common.errors import WireError
+from templates.nats import codec, permissions
+from templates.nats.connection import Link
+from templates.nats.options import LinkSettings
+from tests.support.nats_server import NatsServer
+from tests.support.nats_users import Site
+
+BUCKET = permissions.bucket_of("alpha")
+
+
+class Nats:
+    """The server of nats-site with a bucket for one site, and the connections of sites."""
+
+    def __init__(self, folder: Path) -> None:
+        store = f'jetstream {{ store_dir: "{folder}/store" }}\n'
+        admin = NatsServer(folder / "admin", jetstream={"store_dir": f"{folder}/store"}).start()
+        asyncio.run(_make_bucket(admin.url))
+        admin.stop()
+        self.site = Site(folder)
+        conf = self.site.folder / "nats-server.conf"
+        conf.write_text(conf.read_text() + store)
+        self.site("add", "alpha", "a", "--bucket")
+        self.site("add", "beta", "b")
+        self.server = self.site.server.start()
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+        self._links: list[Link] = []
+
+    def ask(self, site: str) -> AskNats:
+        """As a submitter of that site asks."""
+
+        async def begin() -> tuple[Link, AskNats]:
+            link = self.site.link(site)
+            await link.start()
+            assert await link.connected(20)
+            return link, asking(link)
+
+        link, ask = asyncio.run_coroutine_threadsafe(begin(), self._loop).result(30)
+        self._links.append(link)
+        return ask
+
+    def close(self) -> None:
+        for link in self._links:
+            asyncio.run_coroutine_threadsafe(link.stop(), self._loop).result(30)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(10)
+        self._loop.close()
+        self.server.stop()
+
+
+async def _make_bucket(url: str) -> None:
+    client = await nats_py.connect(url)
+    await client.jetstream().create_key_value(KeyValueConfig(BUCKET, history=1))
+    await client.close()
+
+
+@pytest.fixture(scope="module")
+def nats(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    made = Nats(tmp_path_factory.mktemp("nats"))
+    yield made
+    made.close()
+
+
+Make = Callable[[], SharedRecord]
+
+
+@pytest.fixture(params=["file", "bucket"])
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
+    """Each time another submitter's view of one record, which nobody has written to."""
+    if request.param == "file":
+        return lambda: FileRecord(str(tmp_path / "record"))
+    ask = request.getfixturevalue("nats").ask("alpha")
+    return lambda: BucketRecord(ask, BUCKET, tmp_path.name)
+
+
+def test_what_one_writes_the_others_read(make: Make) -> None:
+    one, other = make(), make()
+    content, version = one.read()
+    assert content == b""
+    written = one.swap(version, b"\x00 first \xff")
+    assert written is not None
+    assert other.read() == (b"\x00 first \xff", written)
+    assert other.swap(written, b"second") == make().read()[1]
+    assert one.read()[0] == b"second"
+
+
+def test_who_has_not_seen_the_last_version_changes_nothing(make: Make) -> None:
+    one, other = make(), make()
+    empty = one.read()[1]
+    first = one.swap(empty, b"first")
+    assert other.swap(empty, b"late") is None
+    assert first is not None
+    second = one.swap(first, b"second")
+    assert other.swap(first, b"late") is None
+    assert one.read() == (b"second", second)
+
+
+def test_of_many_at_once_one_is_first(make: Make) -> None:
+    several = [make() for _ in range(8)]
+    for round_ in range(5):
+        version = several[0].read()[1]
+        gate, taken = threading.Barrier(len(several)), []
+
+        contents = [f"{round_} {number}" for number in range(len(several))]
+
+        def take(number: int, content: str, version: str, gate: Any, taken: Any) -> None:
+            gate.wait()
+            if several[number].swap(version, content.encode()) is not None:
+                taken.append(content)
+
+        threads = [
+            threading.Thread(target=take, args=[number, content, version, gate, taken])
+            for number, content in enumerate(contents)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(taken) == 1
+        assert several[0].read()[0] == taken[0].encode()
+
+
+# --- NATS -----------------------------------------------------------------------------------------
+
+
+def test_another_site_reaches_nothing_of_it(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("submitter.common.nats_request.ANSWER_S", 0.5)
+    BucketRecord(nats.ask("alpha"), BUCKET, "k").swap("0", b"hush")
+    stranger = BucketRecord(nats.ask("beta"), BUCKET, "k")
+    with pytest.raises(OSError, match="no answer within") as caught:
+        stranger.read()
+    assert caught.value.filename == f"the bucket {BUCKET}"
+    with pytest.raises(OSError, match="no answer within"):
+        stranger.swap("0", b"theirs")
+    assert BucketRecord(nats.ask("alpha"), BUCKET, "k").read()[0] == b"hush"
+
+
+def test_a_site_cannot_make_buckets_or_change_its_own(
+    nats: Nats, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who could make a stream could have it keep the messages of all others."""
+    monkeypatch.setattr("submitter.common.nats_request.ANSWER_S", 0.5)
+    ask = nats.ask("alpha")
+    for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "INFO", "MSG.DELETE"):
+        where = f"$JS.API.STREAM.{verb}.KV_{BUCKET}"
+        with pytest.raises(Exception, match="no answer within"):
+            ask(where, json.dumps({"name": f"KV_{BUCKET}"}).encode(), {})
+
+
+def test_what_the_store_answers_is_no_message_of_ours(nats: Nats) -> None:
+    """A site can have it answer at any subject; nobody takes that for what belongs there."""
+    heard: list[bytes] = []
+
+    async def attempt() -> None:
+        async def keep(message: Any) -> None:
+            heard.append(message.data)
+
+        names = ("alpha", "beta")
+        clients = [
+            await nats_py.connect(nats.server.url, nkeys_seed=nats.site.seed_file(name))
+            for name in names
+        ]
+        await clients[1].subscribe("interlink.shutdown.b", cb=keep)
+        await clients[1].flush()
+        question = json.dumps({"last_by_subj": f"$KV.{BUCKET}.own"}).encode()
+        asked = (
+            (permissions.key_of_bucket(BUCKET, "own"), b'{"v": 1}'),
+            (permissions.question_to_bucket(BUCKET), question),
+        )
+        end = asyncio.get_running_loop().time() + 20
+        while len(kinds()) < 2 and asyncio.get_running_loop().time() < end:
+            for where, payload in asked:  # the server may lose an answer when it is busy
+                await clients[0].publish(where, payload, reply="interlink.shutdown.b")
+            await clients[0].flush()
+            await asyncio.sleep(0.1)
+        for client in clients:
+            await client.close()
+
+    def kinds() -> set[str]:
+        """What a value that was put, and one that was got, are answered with."""
+        return {json.loads(raw).get("type", "") for raw in heard}
+
+    asyncio.run(attempt())
+    assert len(kinds()) == 2
+    for raw in heard:
+        with pytest.raises(WireError, match="has version None"):
+            codec.decode(raw)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_a_bucket_that_is_not_there(tmp_path: Path, keeps: bool) -> None:
+    options = {"jetstream": {"store_dir": str(tmp_path / "store")}} if keeps else {}
+    server = NatsServer(tmp_path / "nats", **options).start()
+
+    async def attempt() -> None:
+        link = Link(LinkSettings((server.url,)), "interlink")
+        await link.start()
+        assert await link.connected(20)
+        record = BucketRecord(asking(link), BUCKET, "k")
+        none = "there is no such bucket, or the server keeps none"
+        with pytest.raises(OSError, match="stream not found" if keeps else none):
+            await asyncio.to_thread(record.read)
+        with pytest.raises(OSError, match=none):
+            await asyncio.to_thread(record.swap, "0", b"content")
+        server.stop()
+        with pytest.raises(OSError, match="connection"):
+            await asyncio.to_thread(record.read)
+        await link.stop()
+
+    try:
+        asyncio.run(attempt())
+    finally:
+        server.stop()
+
+
+def test_without_a_connection(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="no connection to NATS was made"):
+        BucketRecord(nobody, BUCKET, "k").read()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"x", "answers what is no answer"),
+        (b"[]", "answers what is no answer"),
+        (b"{}", "answers what is no answer"),
+        (b'{"message": {"seq": 1, "data": "?"}}', "answers what is no answer"),
+        (b'{"message": {"seq": 1, "data": 5}}', "answers what is no answer"),
+        (b'{"error": {"err_code": 10059, "description": "stream not found"}}', "stream not found"),
+        (b'{"error": "x"}', "answers what is no answer"),
+    ],
+)
+def test_what_no_server_should_answer(answer: bytes, words: str) -> None:
+    record = BucketRecord(lambda where, payload, headers: answer, BUCKET, "k")
+    for attempt in (record.read, lambda: record.swap("1", b"content")):
+        if b"message" in answer and attempt != record.read:
+            continue
+        with pytest.raises(OSError, match=words):
+            attempt()

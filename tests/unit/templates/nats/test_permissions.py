@@ -1,0 +1,72 @@
+"""Permissions: literally those that servers out there have been given."""
+
+from __future__ import annotations
+
+from templates.nats import permissions, subjects
+
+
+def test_a_site() -> None:
+    may = permissions.of_site("interlink", "alpha", ("a", "b"), "tokens-alpha")
+    assert may.publish == (
+        "interlink.config.a",
+        "interlink.resources.a",
+        "interlink.status.a",
+        "interlink.requestparts.a.*",
+        "interlink.config.b",
+        "interlink.resources.b",
+        "interlink.status.b",
+        "interlink.requestparts.b.*",
+        "$KV.tokens-alpha.*",
+        "$JS.API.STREAM.MSG.GET.KV_tokens-alpha",
+    )
+    assert may.subscribe == (
+        "interlink.hello",
+        "_INBOX_alpha.>",
+        "interlink.create.a a",
+        "interlink.delete.a.* a",
+        "interlink.logs.a.* a",
+        "interlink.query.a a",
+        "interlink.answerparts.a.*",
+        "interlink.shutdown.a",
+        "interlink.create.b b",
+        "interlink.delete.b.* b",
+        "interlink.logs.b.* b",
+        "interlink.query.b b",
+        "interlink.answerparts.b.*",
+        "interlink.shutdown.b",
+    )
+    assert may.answers == 512
+
+
+def test_the_plugin() -> None:
+    assert permissions.of_role("lab.il", subjects.PLUGIN) == (
+        (
+            "lab.il.create.*",
+            "lab.il.delete.*.*",
+            "lab.il.logs.*.*",
+            "lab.il.query.*",
+            "lab.il.answerparts.*.*",
+            "lab.il.hello",
+        ),
+        (
+            "lab.il.config.*",
+            "lab.il.resources.*",
+            "lab.il.status.*",
+            "lab.il.requestparts.*.*",
+            "_INBOX_plugin.>",
+        ),
+        1,
+    )
+
+
+def test_kueue_nats_and_the_operator() -> None:
+    assert permissions.of_role("il", subjects.KUEUE) == (
+        ("il.hello",),
+        ("il.resources.*", "_INBOX_kueue.>"),
+        0,
+    )
+    assert permissions.of_role("il", subjects.OPERATOR) == (
+        ("il.shutdown.*",),
+        ("_INBOX_operator.>",),
+        0,
+    )
