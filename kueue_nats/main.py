@@ -77,4 +77,4 @@ def _run(settings: Settings, *, once: bool) -> int:
     try:
         return main_loop.run(operator.run())
     finally:
-        server.shutdown()
+        server.stop()

@@ -60,7 +60,7 @@ WORLD = {
 READS_ENVIRONMENT = {"settings.py", "render_pod.py"}  # by file name, in any package
 
 # Everything in templates is a function of its arguments but its command lines, its connection, the
-# one module that writes, and the one that runs a program.
+# one module that writes, the one that runs a program, and the one that answers probes.
 IMPURE = {
     "asyncio",
     "glob",
@@ -82,8 +82,13 @@ IMPURE = {
 }
 COMMAND_LINES = {"templates/cli/nats_site.py", "templates/cli/render_pod.py"}
 WRITES = {"templates/job/directory.py"}  # what both the command line and submitters need
-# What the mains of programs share (the log, signals, the exit), and what else logs by itself.
-MAINS = {"templates/program/recurring_error.py", "templates/program/main_loop.py"}
+# What the mains of programs share (the log, signals, the exit, the port for probes), and what else
+# logs by itself.
+MAINS = {
+    "templates/program/health_server.py",
+    "templates/program/main_loop.py",
+    "templates/program/recurring_error.py",
+}
 # Parts of those that only compute.
 HARMLESS = {
     "logging.Formatter",

@@ -37,8 +37,7 @@ class Page:
                 return error.code, error.read().decode()
 
     def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
+        self.server.stop()
 
 
 @pytest.fixture
