@@ -27,6 +27,7 @@ PING = b"[]"
 LONGEST_ONE = 64 * 1024  # bytes of a question about one pod, or a few
 KEPT_ANSWERS = 16384
 KEPT_LARGE_ANSWERS = 8
+KEPT_INTRODUCTIONS = 10_000
 
 
 class _Kept(NamedTuple):
@@ -45,6 +46,7 @@ class Statuses:
         self._unknown = unknown
         self._answers: dict[bytes, _Kept] = {}  # by the digest of the question
         self._large_answers: dict[bytes, _Kept] = {}
+        self._introduced: dict[str, Entry] = {}  # uid -> the state that was introduced
         self._lock = threading.Lock()
 
     def known(self, body: bytes) -> Optional[bytes]:
@@ -76,9 +78,13 @@ class Statuses:
         pods = [asking.read(pod, f"pod {number}") for number, pod in enumerate(raw)]
         silent = self._look_up(pods)
         found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in silent]
-        answers = [self._introduced(pod, e) or self._of_pod(pod, e) for pod, e in found]
-        answer = b"[" + b",".join(filter(None, answers)) + b"]"
-        known = [(p.uid, p.pool, e) for p, e in found if e is not None and e.said is not None]
+        known, elements = [], []
+        for pod, entry in found:
+            first = self._introduction(pod, entry)
+            elements.append(first or self._of_pod(pod, entry))
+            if entry is not None and pod.mains and not first:
+                known.append((pod.uid, pod.pool, entry))
+        answer = b"[" + b",".join(filter(None, elements)) + b"]"
         return _Kept(known if len(known) == len(raw) else [], answer)
 
     def _look_up(self, pods: list[Asked]) -> Collection[str]:
@@ -101,13 +107,18 @@ class Statuses:
             while len(answers) > most:
                 del answers[next(iter(answers))]
 
-    def _introduced(self, pod: Asked, entry: Optional[Entry]) -> bytes:
+    def _introduction(self, pod: Asked, entry: Optional[Entry]) -> bytes:
         """The element that comes first, once for each state, whatever is made of it."""
-        if not pod.inits or entry is None or entry.introduced:
+        if not pod.inits or entry is None or self._introduced.get(pod.uid) is entry:
             return b""
-        entry.introduced = True
         first = introduction(pod, entry.status)
-        return _dump(first) if first is not None else b""
+        if first is None:
+            return b""
+        with self._lock:
+            self._introduced[pod.uid] = entry
+            while len(self._introduced) > KEPT_INTRODUCTIONS:
+                del self._introduced[next(iter(self._introduced))]
+        return _dump(first)
 
     def _of_pod(self, pod: Asked, entry: Optional[Entry]) -> bytes:
         """The element for one pod; nothing when there is nothing to say."""
@@ -118,10 +129,7 @@ class Statuses:
             return _dump(lost) if lost is not None else b""
         if pod.pool:
             self._table.settle(pod.uid, pod.pool)
-        said = entry.said
-        if said is None or said[0] != pod:
-            said = entry.said = (pod, _dump(pod_status(pod, entry.status)))
-        return said[1]
+        return _dump(pod_status(pod, entry.status))
 
 
 def _digest(body: bytes) -> bytes:

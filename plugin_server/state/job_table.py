@@ -1,7 +1,8 @@
 """What is known of every job, in memory: fed by what sites say, read by every status request.
 
 An entry belongs to the pool that spoke of it, so that a site can lie about its own pool only.
-Entries are replaced and never changed, so that readers need no lock.
+What an entry says of its job never changes: a new status is a new entry, so that readers need no
+lock.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ import time
 from collections.abc import Collection, Iterable
 from typing import Callable, Optional
 
-from plugin_server.interlink.requests import Asked
 from templates.job.status import ENDED, PHASES, JobStatus
 
 MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
@@ -23,16 +23,14 @@ NOBODY = dict.fromkeys((*PHASES, FAILED), 0)
 
 
 class Entry:
-    """One job; with the last question about it and its answer, ready to be sent again."""
+    """One job, and when it was last heard of."""
 
-    __slots__ = ("heard", "introduced", "pool", "said", "status")
+    __slots__ = ("heard", "pool", "status")
 
     def __init__(self, pool: str, status: JobStatus, heard: float) -> None:
         self.pool = pool
         self.status = status
         self.heard = heard
-        self.said: Optional[tuple[Asked, bytes]] = None
-        self.introduced = False  # an answer that does not last has been given
 
 
 class StatesTable:
