@@ -14,7 +14,7 @@ import time
 from collections.abc import Generator, Iterator
 from typing import Callable, NamedTuple, Optional
 
-from plugin_server.common.errors import Refused
+from plugin_server.common.errors import Busy, Refused
 from plugin_server.interlink import log_options
 from plugin_server.interlink.log_options import LogOptions
 from plugin_server.nats.bridge import Bridge, BridgeError
@@ -65,7 +65,7 @@ class Logs:
         pools: Pools,
         lookups: Lookups,
     ) -> None:
-        self._readers = readers
+        self._crowded = f"{readers} logs are being read; try it later"
         self._bridge = bridge
         self._gateway = gateway
         self._table = table
@@ -87,7 +87,18 @@ class Logs:
         return _limited(self._read(pool, options, is_read), options.limit)
 
     def _search(self, options: LogOptions) -> str:
-        """The pool of a job that nobody has spoken of yet; empty if every site has denied it."""
+        """The pool of a job that nobody has spoken of yet; empty if every site has denied it.
+
+        It may take as long as a log, and is one of those that are read at once.
+        """
+        if not self._room.acquire(blocking=False):
+            raise Busy(self._crowded)
+        try:
+            return self._ask_all(options)
+        finally:
+            self._room.release()
+
+    def _ask_all(self, options: LogOptions) -> str:
         end = time.monotonic() + PATIENCE_S
         while True:
             alive = self._pools.alive()
@@ -102,7 +113,7 @@ class Logs:
     ) -> Generator[bytes, None, None]:
         yield b""
         if not self._room.acquire(blocking=False):
-            yield f"[interlink: {self._readers} logs are being read; try it later]\n".encode()
+            yield f"[interlink: {self._crowded}]\n".encode()
             return
         try:
             entry = self._table.find(options.uid, pool)

@@ -181,6 +181,18 @@ def test_too_many_readers_are_told_so(make_plugin: MakePlugin, site: Site) -> No
     assert read(plugin, raw) == b""
 
 
+def test_what_is_looked_for_counts_as_read(make_plugin: MakePlugin, site: Site) -> None:
+    plugin = make_plugin(server_log_readers=1)
+    raw = running(plugin, site)
+    thread = threading.Thread(target=lambda: read(plugin, raw, Follow=True))
+    thread.start()
+    until(lambda: site.log_requests)
+    answer = plugin.client.get("/getLogs", data=log_request(pod()))
+    assert (answer.status_code, answer.text) == (503, "1 logs are being read; try it later\n")
+    over(site, raw)
+    thread.join(10)
+
+
 def test_a_follower_whose_client_is_gone_ends(plugin: Plugin, site: Site) -> None:
     raw = running(plugin, site, b"x" * 10)
     log = plugin.service.logs.open(log_request(raw, Follow=True).encode(), lambda: False)
