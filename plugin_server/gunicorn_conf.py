@@ -1,13 +1,15 @@
 """How gunicorn runs the plugin: ``gunicorn --config python:plugin_server.gunicorn_conf ...``.
 
-The worker is our own (``worker.py``). The loop is started after the fork, never before: it would
-not survive it.
+The loop is started after the fork, never before: it would not survive it. The port for health and
+metrics is opened before the fork, so that all workers share it, and never served by gunicorn: its
+threads are interLink's.
 """
 
 from __future__ import annotations
 
 import gc
 import shutil
+import socket
 from typing import Any
 
 from gunicorn.glogging import Logger
@@ -19,8 +21,14 @@ from plugin_server.common.settings import (
     share_metrics,
 )
 from templates.common.errors import ConfigError
+from templates.program.health_server import HealthServer, listen
 
 KEEP_ALIVE_S = 150  # interLink keeps its connections for 120 s, and must be the one who closes
+IDLE_CONNECTIONS = 1000  # that are kept for what interLink asks next, besides those that are busy
+LONGEST_LINE = 200
+
+_listeners: list[socket.socket] = []  # of the port for health and metrics, if there is to be one
+_servers: list[HealthServer] = []  # the one of this worker
 
 try:
     _settings = from_environment()
@@ -28,28 +36,33 @@ except ConfigError as error:
     raise SystemExit(f"plugin_server: {error}") from None
 
 
-class WithoutAccess(Logger):  # type: ignore[misc]
-    """gunicorn's logger, without the line per request that it prepares although nobody wants it."""
+class PlainLogger(Logger):  # type: ignore[misc]
+    """gunicorn's logger, without what clients send, which may hold secrets."""
 
     def access(self, *_: object, **__: object) -> None:
-        """Nothing; /metrics counts the calls."""
+        """Log no line per request; /metrics counts the calls."""
+
+    def debug(self, *_: object, **__: object) -> None:
+        """Log nothing: these lines hold heads of requests, and are of no use to an admin."""
+
+    def warning(self, msg: object, *args: object, **kwargs: object) -> None:
+        """Log the beginning; that of a request that is none holds the rest of it."""
+        super().warning(msg if args else str(msg)[:LONGEST_LINE], *args, **kwargs)
 
 
-logger_class = WithoutAccess
+logger_class = PlainLogger
 bind = [bind_address(_settings.listen)]
-if _settings.health_listen:
-    bind.append(_settings.health_listen)
 workers = _settings.server.workers
-worker_class = "plugin_server.worker.Worker"
+worker_class = "gthread"
 threads = _settings.server.threads
+worker_connections = threads + IDLE_CONNECTIONS
+limit_request_fields = 32  # interLink sends six; more and a longer head are refused
+forwarder_headers = ""  # no header takes the place of what gunicorn says of a request
 keepalive = KEEP_ALIVE_S
 graceful_timeout = _settings.server.graceful_timeout_s
 timeout = 60
 preload_app = False
 accesslog = None
-# What a proxy says of whom it speaks for is nothing to us: no address is looked up to believe it.
-forwarded_allow_ips = "*"
-secure_scheme_headers: dict[str, str] = {}
 control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
 _level = _settings.logging.level.upper()
 _form = {"()": "templates.program.log_format.formatter", "name": _settings.logging.format}
@@ -72,21 +85,33 @@ if workers > 1:
         raise SystemExit(f"plugin_server: state_directory: {error}") from None
 
 
+def on_starting(_server: Any) -> None:
+    """Open the port for health and metrics, in the master: its workers share it."""
+    if _settings.health_listen:
+        try:
+            _listeners.append(listen("health_listen", _settings.health_listen))
+        except ConfigError as error:
+            raise SystemExit(f"plugin_server: {error}") from None
+
+
 def post_worker_init(worker: Any) -> None:
     """Start the loop of this worker; what was imported is no garbage, and never looked at again."""
-    from plugin_server.http.app import service_of
+    from plugin_server.http.app import health_pages_of, service_of
 
-    service = service_of(worker.wsgi)
-    service.is_stopping = lambda: not worker.alive
-    service.start()
+    service_of(worker.wsgi).start(is_stopping=lambda: not worker.alive)
+    for listener in _listeners:
+        _servers.append(HealthServer(listener, health_pages_of(worker.wsgi)))
+        _servers[-1].start()
     gc.collect()
     gc.freeze()
 
 
 def worker_exit(_server: Any, worker: Any) -> None:
-    """Stop it."""
+    """Stop them."""
     from plugin_server.http.app import service_of
 
+    for server in _servers:
+        server.stop()
     if worker.wsgi is not None:
         service_of(worker.wsgi).stop()
 

@@ -27,7 +27,7 @@ PREFIX = "INTERLINK_"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
 IN_CLUSTER = "in-cluster"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # of every pod that has one
-RESERVED_THREADS = 36  # for all else that blocks: deletes, looks at sites, health
+OTHER_THREADS = 36  # for what never waits for long: statuses, pings, deletes
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,16 @@ class Server:
     """How many creates may wait for their sites at once."""
     log_readers: Count = 64
     """How many logs may be read or followed at once."""
+    largest_create_mib: Count = 64
+    """How many MiB the body of a create may have, in which ConfigMaps and Secrets arrive whole;
+    that of any other request may have 16."""
     graceful_timeout_s: Count = 75
     """How long a stopping worker lets its creates come to their end."""
 
     @property
     def threads(self) -> int:
-        """Of one worker: one for each log that is read, and some that never wait for long."""
-        return self.log_readers + RESERVED_THREADS
+        """Of one worker: one for all that may wait at once, and some for what never waits long."""
+        return self.waiting_creates + self.log_readers + OTHER_THREADS
 
 
 @dataclass(frozen=True)

@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Callable, Optional
+from flask import Flask
 
-from flask import Flask, Response, request
+from plugin_server.common.settings import Settings, metrics_directory
+from plugin_server.http import api, health
+from plugin_server.http.front import Front
+from plugin_server.service.metrics import Counters, Metrics
+from plugin_server.service.service import Counted, Service
+from templates.program.health_server import Pages
 
-from plugin_server.common.errors import Refused
-from plugin_server.common.settings import Settings, metrics_directory, port_of
-from plugin_server.http import api
-from plugin_server.service.metrics import Metrics
-from plugin_server.service.service import Service
-
-EXTENSION = "interlink"
+SERVICE, PAGES = "interlink", "interlink-health"
 
 
 def create_app(settings: Settings) -> Flask:
     """The application; its service is started by the worker that serves it."""
     app = Flask("plugin_server", static_folder=None, template_folder=None)
-    service = Service(settings)
-    app.extensions[EXTENSION] = service
-    app.register_blueprint(api.blueprint(service, Metrics(service, metrics_directory())))
-    if settings.health_listen:
-        app.before_request(_only_health_at(port_of(settings.health_listen)))
+    counters = Counters(watches_kubernetes=bool(settings.orphans.api_server))
+    counted = Counted(counters.connected, counters.orphan_cancelled, counters.end_written)
+    service = Service(settings, counted)
+    pages = health.pages(service, Metrics(counters, service, metrics_directory()))
+    app.register_blueprint(api.blueprint(service, counters, pages))
     app.register_error_handler(Exception, api.answer_to)
+    app.wsgi_app = Front(  # type: ignore[method-assign]
+        app.wsgi_app, settings.server, service.statuses, counters
+    )
+    app.extensions[SERVICE], app.extensions[PAGES] = service, pages
     return app
-
-
-def _only_health_at(port: str) -> Callable[[], Optional[Response]]:
-    """Refuse all else at that port, which others than interLink can reach.
-
-    The port is the server's own word. On a Unix socket it would be the client's, and there it can
-    only hurt itself.
-    """
-
-    def refuse() -> Optional[Response]:
-        if request.environ["SERVER_PORT"] == port and request.path not in api.HEALTH:
-            return api.refused(Refused(404, f"here are {', '.join(api.HEALTH)}"))
-        return None
-
-    return refuse
 
 
 def service_of(app: Flask) -> Service:
     """The service of an application."""
-    service = app.extensions[EXTENSION]
+    service = app.extensions[SERVICE]
     if not isinstance(service, Service):
-        raise TypeError(EXTENSION)
+        raise TypeError(SERVICE)
     return service
+
+
+def health_pages_of(app: Flask) -> Pages:
+    """The pages of an application for probes and Prometheus."""
+    pages: Pages = app.extensions[PAGES]
+    return pages

@@ -39,6 +39,13 @@ class Candidate(NamedTuple):
     job: JobStatus
 
 
+class OrphanLimits(NamedTuple):
+    """What the admin has said about them."""
+
+    after_s: float  # until a job whose pod is missing is an orphan
+    at_once: int
+
+
 class Brake:
     """How many orphans of a pool may be cancelled within an hour."""
 
@@ -78,31 +85,29 @@ class Orphans:
     def __init__(
         self,
         cluster: Cluster,
-        limits: tuple[int, int],  # seconds until a job is one, and how many at once
+        limits: OrphanLimits,
         table: StatesTable,
         pools: Pools,
         deletions: Deletions,
-        clock: Callable[[], float] = time.monotonic,
+        on_cancelled: Callable[[str], object],  # told the pool
     ) -> None:
-        after_s, at_once = limits
         self._cluster = cluster
         self._table = table
         self._pools = pools
         self._deletions = deletions
-        self._clock = clock
-        self._missing = Missing(after_s)
-        self._brake = Brake(at_once)
-        self._pause_s = min(LONGEST_PAUSE_S, max(after_s / 5, 0.5))
+        self._on_cancelled = on_cancelled
+        self._missing = Missing(limits.after_s)
+        self._brake = Brake(limits.at_once)
+        self._pause_s = min(LONGEST_PAUSE_S, max(limits.after_s / 5, 0.5))
         self.looking = Looking("orphans", self.look, self._pause, ANSWERS_AGAIN)
         self.origin = ""  # of the jobs that are created here; empty as long as it is not known
         self.listed_at: Optional[float] = None
         self.held: dict[str, int] = {}  # pool -> orphans that the brake has held back
-        self.on_cancelled: Callable[[str], object] = lambda pool: None
 
     @property
     def silent_s(self) -> float:
         """How long ago Kubernetes has last said which pods there are."""
-        return self._clock() - self.listed_at if self.listed_at is not None else float("inf")
+        return time.monotonic() - self.listed_at if self.listed_at is not None else float("inf")
 
     def _pause(self) -> float:
         return self._pause_s if self.origin else min(self._pause_s, NO_ORIGIN_PAUSE_S)
@@ -110,10 +115,10 @@ class Orphans:
     def look(self) -> None:
         """Cancel what has become an orphan; raises ``ClusterError``."""
         self.origin = self._cluster.identity()
-        asked_at = self._clock()
+        asked_at = time.monotonic()
         candidates = self._candidates()
         pods = self._cluster.pods()
-        self.listed_at = self._clock()
+        self.listed_at = time.monotonic()
         orphans: dict[str, list[JobStatus]] = {}
         for pool, job in self._missing.look(candidates, pods, asked_at):
             orphans.setdefault(pool, []).append(job)
@@ -145,7 +150,7 @@ class Orphans:
             words = "%s: cancelled as an orphan: Kubernetes has no pod %s/%s with its uid any more"
             logger.warning(words, job.job, job.namespace, job.pod, extra={"job": job.job})
             self._deletions.add(pool, job.job, None)
-            self.on_cancelled(pool)
+            self._on_cancelled(pool)
 
     def _say_held(self, held: dict[str, int]) -> None:
         for pool, count in held.items():

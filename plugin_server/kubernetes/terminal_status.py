@@ -43,6 +43,7 @@ class UnwrittenEnds:
         table: StatesTable,
         deletions: Deletions,
         origin: Callable[[], str],  # of this cluster's jobs; empty as long as it is not known
+        on_written: Callable[[str], object],  # told the pool
     ) -> None:
         self._cluster = cluster
         self._after_s = after_s
@@ -53,7 +54,7 @@ class UnwrittenEnds:
         self._written: set[str] = set()
         pause_s = max(after_s / 4, 0.5)
         self.looking = Looking("ends", self.look, lambda: pause_s, ANSWERS_AGAIN)
-        self.on_written: Callable[[str], object] = lambda pool: None
+        self._on_written = on_written
 
     def look(self) -> None:
         """Write down what is due; raises ``ClusterError``."""
@@ -100,7 +101,7 @@ class UnwrittenEnds:
         told = (job.job, job.namespace, job.pod, status["phase"], WORDS)
         logger.warning(words, *told, extra={"job": job.job})
         self._written.add(job.uid)
-        self.on_written(pool)
+        self._on_written(pool)
 
 
 def ended_status(pod: Json, asked: Asked, job: JobStatus) -> dict[str, Any]:

@@ -40,13 +40,13 @@ class Bridge:
 
     def call(self, work: Coroutine[Any, Any, Result], timeout_s: float) -> Result:
         """Run a coroutine there and wait for its result; it is cancelled when the time is over."""
-        try:
-            loop = self.running()
-            if threading.current_thread() is self._thread:
-                raise BridgeError("would wait for itself")
-        except BridgeError:
+        loop = self._loop
+        if loop is None:
             work.close()
-            raise
+            raise BridgeError("the loop is not running")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise BridgeError("would wait for itself")
         future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result(timeout_s)
@@ -58,12 +58,6 @@ class Bridge:
             future.cancel()
             raise BridgeError(f"not done within {timeout_s:g} s") from None
 
-    def running(self) -> asyncio.AbstractEventLoop:
-        """The loop; raises ``BridgeError`` when it does not run."""
-        if self._loop is None:
-            raise BridgeError("the loop is not running")
-        return self._loop
-
     def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
         """Start a coroutine there and wait for nothing."""
         if self._loop is None:
@@ -71,10 +65,13 @@ class Bridge:
             return
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def soon(self, callback: Callable[[], object]) -> None:
-        """Have something called in the loop's thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(callback)
+    def soon(self, callback: Callable[[], object]) -> bool:
+        """Have something called in the loop's thread; return whether there is one."""
+        loop = self._loop
+        if loop is None:
+            return False
+        loop.call_soon_threadsafe(callback)
+        return True
 
     def stop(self) -> None:
         """Cancel what still runs, and end the thread."""

@@ -48,6 +48,7 @@ class Gateway:
         on_config: Callable[[Config], None],
         on_resources: Callable[[Resources], None],
         on_statuses: Callable[[Statuses], None],
+        on_connected: Callable[[], object],
     ) -> None:
         self._root = root
         self._settings = settings
@@ -56,7 +57,7 @@ class Gateway:
         self._on_statuses = on_statuses
         self._link: Optional[Link] = None
         self._keeper: Optional[asyncio.Task[None]] = None
-        self.on_connected: Callable[[], object] = lambda: None
+        self._on_connected = on_connected
 
     async def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -74,7 +75,7 @@ class Gateway:
             await self._link.stop()
 
     async def _connected(self) -> None:
-        self.on_connected()
+        self._on_connected()
         await self.hello()
 
     def _hear(

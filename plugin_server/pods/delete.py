@@ -37,7 +37,7 @@ class Deletions:
         self,
         gateway: Gateway,
         keepers: Sequence[IntentKeeper],
-        soon: Callable[[Callable[[], object]], None],
+        soon: Callable[[Callable[[], object]], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gateway = gateway

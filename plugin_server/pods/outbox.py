@@ -13,11 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import threading
 import time
 from collections.abc import Coroutine, Sequence
 from typing import Any, Optional
 
 from plugin_server.common.errors import Deleted, Refused
+from plugin_server.nats.bridge import BridgeError
 from plugin_server.nats.gateway import Gateway
 from plugin_server.pods.delete import Deletions
 from templates.common.errors import WireError
@@ -33,11 +35,12 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 LEAST_ANSWER_S = 0.5
 SOON_S = 0.02  # how long the next message waits for the answer to the one before
+STOPPING = "the plugin is stopping"
 TOGETHER_BYTES = 192 * 1024  # of scripts and files in one message, unless a single job has more
 
 
 class Parcel:
-    """One job on its way, and what becomes of it."""
+    """One job on its way, and what becomes of it; a request's thread makes it, and waits."""
 
     def __init__(self, pool: str, job: Job, timeout_s: float) -> None:
         self.pool, self.job = pool, job
@@ -46,7 +49,19 @@ class Parcel:
         self.size = len(job.script) + sum(len(file.content) for file in job.files)
         self.trouble = "was not asked"
         self.perhaps = False  # the site may have taken the job although it has not said so
-        self.settled: asyncio.Future[Optional[Refused]] = asyncio.get_running_loop().create_future()
+        self._refused: Optional[Refused] = None
+        self._is_settled = threading.Event()
+
+    def settle(self, refused: Optional[Refused]) -> None:
+        """Tell the thread that waits: None for a job that its site has."""
+        self._refused = refused
+        self._is_settled.set()
+
+    def wait(self, timeout_s: float) -> Optional[Refused]:
+        """Return what ``settle`` was told; raises ``BridgeError`` when nobody calls it in time."""
+        if not self._is_settled.wait(timeout_s):
+            raise BridgeError(f"not done within {timeout_s:g} s")
+        return self._refused
 
     @property
     def left_s(self) -> float:
@@ -82,39 +97,32 @@ class Sender:
         self._lines: dict[str, _Line] = {}
         self._unsettled: set[Parcel] = set()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._has_stopped = False
 
-    async def send(self, pool: str, job: Job, timeout_s: float) -> Optional[Refused]:
-        """None when the job is journaled at its site; else why it is not, and never will be."""
-        parcel = Parcel(pool, job, timeout_s)
-        self._unsettled.add(parcel)
-        line = self._lines.setdefault(pool, _Line())
-        line.waiting.append(parcel)
-        # Not at once: others may be about to join it.
-        asyncio.get_running_loop().call_soon(self._go, line)
-        refused = await parcel.settled
-        if refused is not None and parcel.perhaps:
-            await asyncio.to_thread(self._deletions.add, pool, job.name, None)
-        return refused
+    def take(self, parcels: list[Parcel]) -> None:
+        """Send them, each to its site; ``settle`` tells what became of it."""
+        for parcel in parcels:
+            self._unsettled.add(parcel)
+            if self._has_stopped:
+                self._settle(parcel, _refused(parcel, 503, STOPPING))
+            else:
+                self._lines.setdefault(parcel.pool, _Line()).waiting.append(parcel)
+        for pool in {parcel.pool for parcel in parcels}:
+            if pool in self._lines:
+                self._go(self._lines[pool])
 
-    async def say_hello(self) -> None:
-        """Ask every site to say what it has."""
-        try:
-            await self._gateway.hello()
-        except LinkError as error:
-            logger.debug("no hello: %s", error)
-
-    def stop(self) -> None:
-        """Nothing is sent any more; whoever waits is told so."""
+    async def stop(self) -> None:
+        """Send nothing any more; whoever waits is told so."""
+        self._has_stopped = True
         for task in self._tasks:
             task.cancel()
         for parcel in list(self._unsettled):
-            self._settle(parcel, _refused(parcel, 503, "the plugin is stopping"))
+            self._settle(parcel, _refused(parcel, 503, STOPPING))
 
     def _settle(self, parcel: Parcel, refused: Optional[Refused] = None) -> None:
         if parcel in self._unsettled:
             self._unsettled.remove(parcel)
-            if not parcel.settled.done():
-                parcel.settled.set_result(refused)
+            parcel.settle(refused)
 
     def _go(self, line: _Line) -> None:
         """Send what waits, unless the answer to another message may come any moment."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Callable
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -27,39 +26,33 @@ PREFIX = "interlink_plugin_"
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
 
-class Metrics:
-    """Counters of this process, and a page of all of them."""
+class Counters:
+    """What this process counts."""
 
-    content_type = CONTENT_TYPE_LATEST
-
-    def __init__(self, service: Service, shared_directory: str) -> None:
-        self._service = service
-        self._shared = shared_directory
-        self._registry = CollectorRegistry()
-        calls = Counter(
-            f"{PREFIX}calls", "HTTP calls", ("endpoint", "outcome"), registry=self._registry
-        )
+    def __init__(self, *, watches_kubernetes: bool) -> None:
+        self.registry = CollectorRegistry()
+        calls = self._counter("calls", "HTTP calls", "endpoint", "outcome")
         seconds = Histogram(
             f"{PREFIX}call_seconds",
             "Duration of HTTP calls",
             ("endpoint",),
             buckets=BUCKETS,
-            registry=self._registry,
+            registry=self.registry,
         )
-        connections = Counter(
-            f"{PREFIX}nats_connections", "Connections made to NATS", registry=self._registry
-        )
-        service.gateway.on_connected = connections.inc
-        self._of_kubernetes: list[Counter] = []
-        if service.orphans is not None and service.unwritten is not None:
-            words = "Jobs cancelled because Kubernetes no longer knew their pods"
-            service.orphans.on_cancelled = self._count_by_pool("orphans_cancelled", words)
-            words = "Ends of pods written into Kubernetes because interLink had not"
-            service.unwritten.on_written = self._count_by_pool("ends_written", words)
         endpoints = ("create", "delete", "status", "getLogs")
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
         self._seconds = {endpoint: seconds.labels(endpoint) for endpoint in endpoints}
+        self.connected = self._counter("nats_connections", "Connections made to NATS").inc
+        self._by_pool: list[Counter] = []
+        if watches_kubernetes:
+            words = "Jobs cancelled because Kubernetes no longer knew their pods"
+            self._by_pool.append(self._counter("orphans_cancelled", words, "pool"))
+            words = "Ends of pods written into Kubernetes because interLink had not"
+            self._by_pool.append(self._counter("ends_written", words, "pool"))
+
+    def _counter(self, name: str, words: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}{name}", words, labels, registry=self.registry)
 
     @contextlib.contextmanager
     def call(self, endpoint: str) -> Iterator[None]:
@@ -80,22 +73,39 @@ class Metrics:
         self._calls[endpoint, outcome].inc()
         self._seconds[endpoint].observe(time.perf_counter() - start)
 
-    def _count_by_pool(self, name: str, words: str) -> Callable[[str], None]:
-        """A counter of what is done to pods and jobs because of what Kubernetes says."""
-        counter = Counter(f"{PREFIX}{name}", words, ("pool",), registry=self._registry)
-        self._of_kubernetes.append(counter)
-        return lambda pool: counter.labels(pool).inc()
+    def orphan_cancelled(self, pool: str) -> None:
+        """Count a job that was cancelled; only where Kubernetes is watched."""
+        self._by_pool[0].labels(pool).inc()
+
+    def end_written(self, pool: str) -> None:
+        """Count an end that was written into Kubernetes, likewise."""
+        self._by_pool[1].labels(pool).inc()
+
+    def mention(self, pools: Iterable[str]) -> None:
+        """Have a 0 for each pool before the first is counted: else nobody sees it rise to 1."""
+        for counter in self._by_pool:
+            for pool in pools:
+                counter.labels(pool)
+
+
+class Metrics:
+    """The page of all figures, of all workers."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self, counters: Counters, service: Service, shared_directory: str) -> None:
+        self._counters = counters
+        self._service = service
+        self._shared = shared_directory
 
     def page(self) -> bytes:
         """Everything, as Prometheus reads it."""
-        for counter in self._of_kubernetes:
-            for pool in self._service.pools.known():
-                counter.labels(pool)  # 0 before the first one: else nobody saw it rise to 1
+        self._counters.mention(self._service.pools.known())
         registry = CollectorRegistry()
         if self._shared:
             MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]
         else:
-            registry.register(self._registry)
+            registry.register(self._counters.registry)
         registry.register(_State(self._service))
         return generate_latest(registry)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Callable, Optional
+from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
 from plugin_server.common.settings import Orphans as OrphanSettings
 from plugin_server.common.settings import Settings
-from plugin_server.interlink import requests as asking
 from plugin_server.kubernetes.client import Access, Cluster
-from plugin_server.kubernetes.orphans import Orphans
+from plugin_server.kubernetes.orphans import OrphanLimits, Orphans
 from plugin_server.kubernetes.terminal_status import UnwrittenEnds
 from plugin_server.nats.bridge import Bridge, BridgeError
+from plugin_server.nats.config_requests import ConfigRequests
 from plugin_server.nats.gateway import Gateway
+from plugin_server.nats.handover import Handover
 from plugin_server.pods.create import Creates, CreateSettings
 from plugin_server.pods.delete import Deletions
+from plugin_server.pods.deletes import Deletes
 from plugin_server.pods.logs import Logs
 from plugin_server.pods.missing_jobs import UnknownPods, UnknownSettings
 from plugin_server.pods.outbox import Sender
@@ -24,8 +26,8 @@ from plugin_server.state.job_lookup import Lookups
 from plugin_server.state.job_table import StatesTable
 from plugin_server.state.pending_deletes import IntentFiles, IntentKeeper
 from plugin_server.state.pools import Pools
+from plugin_server.state.rejections import Refusals
 from plugin_server.state.resync import Snapshots
-from templates.common.names import job_name
 from templates.program.settings import link_settings
 from templates.protocol.publications import Config, Resources
 from templates.protocol.publications import Statuses as Published
@@ -42,11 +44,19 @@ LAST_WORD_S = 5.0  # beyond its time, for what nothing more is waited for
 READY_WITHIN_S = 20.0
 
 
+class Counted(NamedTuple):
+    """Who is told of what is counted."""
+
+    connected: Callable[[], object]
+    orphan_cancelled: Callable[[str], object]  # with its pool
+    end_written: Callable[[str], object]  # likewise
+
+
 class Service:
     """The plugin, from ``start`` to ``stop``."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.is_stopping: Callable[[], bool] = lambda: False  # the worker says when it is
+    def __init__(self, settings: Settings, counted: Counted) -> None:
+        self.is_stopping: Callable[[], bool] = lambda: False
         self.bridge = Bridge()
         self.pools = Pools(settings.pool_timeout_s)
         self.table = StatesTable(settings.default_pool)
@@ -56,47 +66,79 @@ class Service:
             self._hear_config,
             self._hear_resources,
             self._hear_statuses,
+            counted.connected,
         )
         self.snapshots = Snapshots(self.gateway, self.table, self.pools)
         self._store = _store(settings, self.pools)
         files: IntentKeeper = IntentFiles(settings.state_directory)
         keepers = [files] if self._store is None else [files, self._store]
         self.deletions = Deletions(self.gateway, keepers, self.bridge.soon)
-        self.lookups = Lookups(self.bridge, self.gateway, self.table)
-        create = CreateSettings(
-            settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
-        )
-        self.sender = Sender(self.gateway, self.deletions)
-        self.creates = Creates(
-            create, self.gateway, self.pools, self.table, self.deletions, self.sender
-        )
-        lost = UnknownSettings(settings.default_pool, settings.lost_after_s)
-        refusals = self.creates.refusals
-        unknown = UnknownPods(lost, self.snapshots, self.lookups, self.deletions, refusals)
-        self.statuses = Statuses(self.pools, self.table, unknown)
-        readers = settings.server.log_readers
-        self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, self.lookups)
-        self._default_pool = settings.default_pool
-        self.longest_s = settings.create_timeout_s + LAST_WORD_S
         self.orphans: Optional[Orphans] = None
         self.unwritten: Optional[UnwrittenEnds] = None
         if settings.orphans.api_server:
-            self._ask_kubernetes(settings.orphans)
+            self._ask_kubernetes(settings.orphans, counted)
+        self._answer_interlink(settings)
 
-    def _ask_kubernetes(self, settings: OrphanSettings) -> None:
+    def _ask_kubernetes(self, settings: OrphanSettings, counted: Counted) -> None:
         cluster = Cluster(Access(settings.api_server, settings.token_file, settings.ca_file))
-        limits = (settings.after_s, settings.at_once)
-        orphans = Orphans(cluster, limits, self.table, self.pools, self.deletions)
-        self.orphans = orphans
-        self.creates.origin = lambda: orphans.origin
-        self.unwritten = UnwrittenEnds(
-            cluster, settings.end_after_s, self.table, self.deletions, lambda: orphans.origin
+        self.orphans = Orphans(
+            cluster,
+            OrphanLimits(settings.after_s, settings.at_once),
+            self.table,
+            self.pools,
+            self.deletions,
+            counted.orphan_cancelled,
         )
+        self.unwritten = UnwrittenEnds(
+            cluster,
+            settings.end_after_s,
+            self.table,
+            self.deletions,
+            self._origin,
+            counted.end_written,
+        )
+
+    def _origin(self) -> str:
+        """The cluster that the jobs made here belong to; empty if nobody knows it."""
+        return self.orphans.origin if self.orphans is not None else ""
+
+    def _answer_interlink(self, settings: Settings) -> None:
+        """What requests are answered by, in their threads."""
+        refusals = Refusals()
+        lookups = Lookups(self.bridge, self.gateway, self.table)
+        unknown = UnknownPods(
+            UnknownSettings(settings.default_pool, settings.lost_after_s),
+            self.snapshots,
+            lookups,
+            self.deletions,
+            refusals,
+        )
+        self.statuses = Statuses(self.pools, self.table, unknown)
+        self._sender = Sender(self.gateway, self.deletions)
+        configs = ConfigRequests(self.gateway, self.pools)
+        self.creates = Creates(
+            CreateSettings(
+                settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
+            ),
+            self.pools,
+            self.table,
+            self.deletions,
+            Handover(self.bridge, self._sender, configs, self.deletions),
+            refusals=refusals,
+            origin=self._origin,
+        )
+        self.deletes = Deletes(settings.default_pool, self.table, self.deletions, refusals)
+        readers = settings.server.log_readers
+        self.logs = Logs(readers, self.bridge, self.gateway, self.table, self.pools, lookups)
 
     # --- life ---------------------------------------------------------------------------------
 
-    def start(self) -> None:
-        """Start the thread with the loop, and begin to connect."""
+    def start(self, is_stopping: Callable[[], bool] = lambda: False) -> None:
+        """Start the thread with the loop, and begin to connect.
+
+        ``is_stopping`` says when the worker has been told to end: then its followers end.
+        """
+        self.is_stopping = is_stopping
         if self._store is not None:
             self._store.start()
         self.bridge.start()
@@ -115,17 +157,14 @@ class Service:
             if looks is not None:
                 looks.looking.stop()
         try:
-            self.bridge.call(self._stop(), START_S)
+            self.bridge.call(self._sender.stop(), START_S)
+            self.creates.wait_for_all(LAST_WORD_S)
+            self.bridge.call(self.gateway.stop(), START_S)
         except BridgeError as error:
             logger.warning("the connection could not be closed: %s", error)
         self.bridge.stop()
         if self._store is not None:
             self._store.stop()
-
-    async def _stop(self) -> None:
-        self.sender.stop()
-        await self.creates.ended(LAST_WORD_S)
-        await self.gateway.stop()
 
     def is_alive(self) -> bool:
         """Whether the loop answers, and the connection has not died without a word."""
@@ -153,25 +192,6 @@ class Service:
 
     def _hear_statuses(self, said: Published) -> None:
         self.snapshots.hear(said)
-
-    # --- what is asked ------------------------------------------------------------------------
-
-    def delete(self, body: bytes) -> None:
-        """Promise that a pod's job ends; raises ``Malformed``."""
-        raw: Any = asking.decode(body)
-        if type(raw) is list and len(raw) == 1:
-            raw = raw[0]
-        pod = asking.read(raw)
-        job = job_name(pod.name, pod.uid)
-        entry = self.table.find(pod.uid, pod.pool)
-        pool = entry.pool if entry is not None else pod.pool or self.table.pool_of(pod.uid)
-        pool = pool or self._default_pool
-        if not pool:
-            self.deletions.mark(pod.uid)
-            logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
-        else:
-            self.deletions.add(pool, job, asking.grace_period(raw))
-        self.creates.refusals.forget(pod.uid)
 
 
 def _store(settings: Settings, pools: Pools) -> Optional[Store]:

@@ -47,9 +47,9 @@ def run() -> list[Row]:
         system.until(lambda: not system.directory(sleeper).exists(), "it has left no process")
     words = "Flask + gunicorn hello"
     return [
-        Row("create", mine, "pods/s", words, hello, ">=", 0.5),
-        Row("create-bare-road", least, "pods/s", words, hello, ">=", 0.5),
-        Row("create-of-road", mine, "pods/s", "the bare road", least, ">=", 0.5),
+        Row("create", mine, "pods/s", words, hello, ">=", 0.35),
+        Row("create-bare-road", least, "pods/s", words, hello, ">=", 0.35),
+        Row("create-of-road", mine, "pods/s", "the bare road", least, ">=", 0.6),
     ]
 
 

@@ -24,6 +24,7 @@ class Gunicorn:
 
     def __init__(self, folder: Path, broker: NatsServer, **settings: Any) -> None:
         self.port = free_port()
+        self.health = 0  # the port for health and metrics, for tests that have one
         self.log_file = folder / "plugin.log"
         self._config = folder / "plugin.yaml"
         nats = {"servers": [broker.websocket_url], "ca_file": broker.ca_file}

@@ -23,19 +23,28 @@ from templates import __version__
 from tests.support.nats_server import NatsServer
 from tests.unit.plugin_server.conftest import until
 from tests.unit.plugin_server.gunicorn import REPO, Gunicorn
-from tests.unit.plugin_server.pod_builders import create_request, job_of, pod, status
+from tests.unit.plugin_server.pod_builders import create_request, job_of, log_request, pod, status
 from tests.unit.plugin_server.site import Site
 
 # --- threads --------------------------------------------------------------------------------------
 
 
-def test_five_hundred_creates_that_wait_leave_status_and_ping_alone(
+def test_five_hundred_creates_that_wait_and_all_followers_leave_status_and_ping_alone(
     nats: NatsServer, site: Site, tmp_path: Path
 ) -> None:
-    with Gunicorn(tmp_path, nats, create_timeout_s=8) as found:
+    with (
+        contextlib.ExitStack() as followers,
+        Gunicorn(tmp_path, nats, create_timeout_s=8) as found,
+    ):
         until(lambda: b"resources" in found.call("GET", "/status", [])[1])
         known = pod()
         assert found.call("POST", "/create", create_request(known))[0] == 200
+        site.say(status(known, "started"))
+        site.logs[job_of(known), "main"] = b"first\n"
+        for _ in range(64):
+            follower = followers.enter_context(contextlib.closing(found.connect()))
+            follower.request("GET", "/getLogs", log_request(known, Follow=True))
+            assert follower.getresponse().read(6) == b"first\n"
         site.mute.add("create")
         codes: list[int] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.pods import create as creating
+from plugin_server.nats import config_requests
 from templates.protocol import messages
 from templates.protocol.messages import Refusal
 from tests.support.nats_server import NatsServer
@@ -317,7 +317,7 @@ def test_a_create_waits_for_a_connection_before_a_pool_counts_as_unknown(
 ) -> None:
     from plugin_server.http.app import create_app
 
-    monkeypatch.setattr(creating, "CONFIG_WAIT_S", 0.5)
+    monkeypatch.setattr(config_requests, "ANSWER_S", 0.5)
     server = NatsServer(tmp_path)
     plugin = Plugin(create_app(settings_for(server, create_timeout_s=60)))
     plugin.service.start()

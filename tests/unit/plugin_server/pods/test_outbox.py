@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import threading
 from typing import Any
 
-from plugin_server.common.errors import Refused
 from plugin_server.pods.outbox import TOGETHER_BYTES
 from templates.nats.subjects import CREATE
 from templates.protocol import messages
@@ -36,18 +33,14 @@ class Create(threading.Thread):
 
 def posted_together(plugin: Plugin, pods: list[dict[str, Any]]) -> list[int]:
     """The HTTP statuses of creates that the loop sees at the same moment."""
-
-    async def status(raw: dict[str, Any]) -> int:
-        try:
-            await plugin.service.creates.create(json.dumps(create_request(raw)).encode())
-        except Refused as error:
-            return error.status
-        return 200
-
-    async def all_of_them() -> list[int]:
-        return await asyncio.gather(*map(status, pods))
-
-    return plugin.service.bridge.call(all_of_them(), 30)
+    handed_over, go_on = plugin.service.creates._handover._parcels, threading.Event()
+    plugin.service.bridge.soon(go_on.wait)
+    creates = []
+    for number, raw in enumerate(pods, 1):
+        creates.append(Create(plugin, raw))
+        until(lambda: len(handed_over) == number)  # noqa: B023
+    go_on.set()
+    return [create.status() for create in creates]
 
 
 def large_pod(size: int) -> dict[str, Any]:
