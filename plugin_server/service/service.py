@@ -13,6 +13,7 @@ from plugin_server.kubernetes.orphans import OrphanLimits, Orphans
 from plugin_server.kubernetes.terminal_status import UnwrittenEnds
 from plugin_server.nats.bridge import Bridge, BridgeError
 from plugin_server.nats.config_requests import ConfigRequests
+from plugin_server.nats.delete_retries import DeleteRetries
 from plugin_server.nats.gateway import Gateway
 from plugin_server.nats.handover import Handover
 from plugin_server.pods.create import Creates, CreateSettings
@@ -72,7 +73,8 @@ class Service:
         self._store = _store(settings, self.pools)
         files: IntentKeeper = IntentFiles(settings.state_directory)
         keepers = [files] if self._store is None else [files, self._store]
-        self.deletions = Deletions(self.gateway, keepers, self.bridge.soon)
+        self.deletions = Deletions(keepers, self._retry_soon)
+        self._retries = DeleteRetries(self.gateway, self.deletions)
         self.orphans: Optional[Orphans] = None
         self.unwritten: Optional[UnwrittenEnds] = None
         if settings.orphans.api_server:
@@ -149,7 +151,7 @@ class Service:
 
     async def _start(self) -> None:
         await self.gateway.start()
-        await self.deletions.resume()
+        await self._retries.resume()
 
     def stop(self) -> None:
         """Close the connection and end the threads."""
@@ -179,16 +181,20 @@ class Service:
         """Whether a round trip through NATS has succeeded lately."""
         return self.gateway.is_connected and self.gateway.silent_s < READY_WITHIN_S
 
+    def _retry_soon(self, pool: str) -> None:
+        """Something is to be deleted there."""
+        self.bridge.soon(lambda: self._retries.go(pool))
+
     # --- what is heard, in the loop's thread --------------------------------------------------
 
     def _hear_config(self, config: Config) -> None:
         if self.pools.hear_config(config):
             logger.info("pool %s: build configuration %s", config.pool, config.digest)
-        self.deletions.wake(config.pool)
+        self._retries.wake(config.pool)
 
     def _hear_resources(self, resources: Resources) -> None:
         self.pools.hear_resources(resources)
-        self.deletions.wake(resources.pool)
+        self._retries.wake(resources.pool)
 
     def _hear_statuses(self, said: Published) -> None:
         self.snapshots.hear(said)

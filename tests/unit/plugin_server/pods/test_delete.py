@@ -64,7 +64,7 @@ def test_a_delete_that_is_repeated_is_told_once(
 ) -> None:
     answers = [Refusal(messages.UNAVAILABLE, words, True) for words in ("full", "full", "slow")]
     site.refuse = lambda kind, message: answers.pop(0) if answers else None
-    with caplog.at_level(logging.INFO, "plugin_server.pods.delete"):
+    with caplog.at_level(logging.INFO, "plugin_server.nats.delete_retries"):
         raw = pod()
         plugin.delete(raw)
         until(lambda: len(site.deleted) == 1)
