@@ -19,8 +19,8 @@ from typing import Callable, NamedTuple, Optional
 
 from plugin_server.common.periodic_thread import Looking
 from plugin_server.kubernetes.client import ANSWERS_AGAIN, Cluster
-from plugin_server.pods.delete import Deletions
 from plugin_server.state.job_table import StatesTable
+from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
 from templates.job.status import JobStatus
 

@@ -22,8 +22,8 @@ from plugin_server.common.periodic_thread import Looking
 from plugin_server.interlink.requests import Asked, read
 from plugin_server.interlink.responses import pod_status, stamp
 from plugin_server.kubernetes.client import ANSWERS_AGAIN, Cluster, PodChanged
-from plugin_server.pods.delete import Deletions
 from plugin_server.state.job_table import StatesTable
+from plugin_server.state.pending_deletes import Deletions
 from templates.job.status import ENDED, JobStatus
 
 logger = logging.getLogger(__name__)

@@ -6,8 +6,8 @@ import asyncio
 import logging
 
 from plugin_server.nats.gateway import Gateway
-from plugin_server.pods.delete import Deletions
-from plugin_server.state.pending_deletes import Intent
+from plugin_server.state.delete_records import Intent
+from plugin_server.state.pending_deletes import Deletions
 from templates.common.errors import PodRejected, WireError
 from templates.nats.requests import LinkError
 from templates.protocol import messages

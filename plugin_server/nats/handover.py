@@ -12,8 +12,8 @@ from typing import Optional
 from plugin_server.common.errors import Refused
 from plugin_server.nats.bridge import Bridge, BridgeError
 from plugin_server.nats.config_requests import ConfigRequests
-from plugin_server.pods.delete import Deletions
-from plugin_server.pods.outbox import Parcel, Sender
+from plugin_server.nats.outbox import Parcel, Sender
+from plugin_server.state.pending_deletes import Deletions
 from templates.job.model import Job
 from templates.protocol.publications import Config
 

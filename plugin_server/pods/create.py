@@ -14,8 +14,8 @@ from typing import Callable, NamedTuple, Optional, Union
 from plugin_server.common.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.interlink.requests import Asked, decode, named_pool, read
 from plugin_server.nats.handover import Handover
-from plugin_server.pods.delete import Deletions
 from plugin_server.state.job_table import StatesTable
+from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
 from plugin_server.state.rejections import Refusals
 from templates.common.errors import PodRejected

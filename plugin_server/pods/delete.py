@@ -1,91 +1,43 @@
-"""Pending deletes: answered at once, and remembered until the site has confirmed them.
-
-interLink asks once and never again, whatever we answer; so a deletion must outlive a site that is
-away, and this process. ``delete_retries.py`` tells the sites.
-"""
+"""Delete requests: from interLink's pod to the promise that its job ends."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Sequence
-from typing import Callable, Optional
+import logging
+from typing import Any
 
-from plugin_server.state.pending_deletes import Intent, IntentKeeper
-from templates.common.names import uid_of
+from plugin_server.interlink import requests as asking
+from plugin_server.state.job_table import StatesTable
+from plugin_server.state.pending_deletes import Deletions
+from plugin_server.state.rejections import Refusals
+from templates.common.names import job_name
 
-KEPT_S = 3600.0  # how long a deleted pod is remembered, so that a late create of it is refused
+logger = logging.getLogger(__name__)
 
 
-class Deletions:
-    """What has to be deleted, and what was; called by any number of threads."""
+class Deletes:
+    """What ``/delete`` does; called by any number of threads."""
 
     def __init__(
-        self,
-        keepers: Sequence[IntentKeeper],
-        on_added: Callable[[str], object],  # told the pool
-        clock: Callable[[], float] = time.monotonic,
+        self, default_pool: str, table: StatesTable, deletions: Deletions, refusals: Refusals
     ) -> None:
-        self._keepers = keepers
-        self._on_added = on_added
-        self._clock = clock
-        self._deleted: dict[str, float] = {}  # uid -> when; in the order of time
-        self._waiting: dict[str, dict[str, Intent]] = {}  # pool -> job -> intent
-        self._lock = threading.Lock()
+        self._default_pool = default_pool
+        self._table = table
+        self._deletions = deletions
+        self._refusals = refusals
 
-    def add(self, pool: str, job: str, grace_period_s: Optional[int]) -> None:
-        """Promise that a job ends, and is never begun if it has not been."""
-        intent = Intent(pool, job, grace_period_s)
-        for keeper in self._keepers:
-            keeper.add(intent)
-        self._take(intent)
-        self._on_added(pool)
-
-    def _take(self, intent: Intent) -> None:
-        with self._lock:
-            self._mark(uid_of(intent.job))
-            self._waiting.setdefault(intent.pool, {})[intent.job] = intent
-
-    def mark(self, uid: str) -> None:
-        """A pod that is gone although nothing has to be deleted for it."""
-        with self._lock:
-            self._mark(uid)
-
-    def _mark(self, uid: str) -> None:
-        now = self._clock()
-        self._deleted.pop(uid, None)
-        self._deleted[uid] = now
-        while self._deleted:
-            oldest = next(iter(self._deleted))
-            if now - self._deleted[oldest] < KEPT_S:
-                break
-            del self._deleted[oldest]
-
-    def is_deleted(self, uid: str) -> bool:
-        """Whether a pod's deletion was asked for lately."""
-        return uid in self._deleted
-
-    def waiting(self) -> dict[str, int]:
-        """How many deletions of each pool its site has not confirmed."""
-        with self._lock:
-            return {pool: len(intents) for pool, intents in self._waiting.items()}
-
-    def pending(self, pool: str) -> list[Intent]:
-        """Return the deletions that a pool has not confirmed."""
-        with self._lock:
-            return list(self._waiting.get(pool, {}).values())
-
-    def confirm(self, intent: Intent) -> None:
-        """Forget a deletion that its site sees to."""
-        with self._lock:
-            self._waiting.get(intent.pool, {}).pop(intent.job, None)
-        for keeper in self._keepers:
-            keeper.remove(intent.job)
-
-    def load(self) -> list[str]:
-        """Take what was not confirmed when the plugin last ran; return the pools."""
-        for keeper in self._keepers:
-            for intent in keeper.load():
-                self._take(intent)
-        with self._lock:
-            return list(self._waiting)
+    def delete(self, body: bytes) -> None:
+        """Promise that a pod's job ends; raises ``Malformed``."""
+        raw: Any = asking.decode(body)
+        if type(raw) is list and len(raw) == 1:
+            raw = raw[0]
+        pod = asking.read(raw)
+        job = job_name(pod.name, pod.uid)
+        entry = self._table.find(pod.uid, pod.pool)
+        pool = entry.pool if entry is not None else pod.pool or self._table.pool_of(pod.uid)
+        pool = pool or self._default_pool
+        if not pool:
+            self._deletions.mark(pod.uid)
+            logger.warning("%s: deleted, but no pool is known to have it", job, extra={"job": job})
+        else:
+            self._deletions.add(pool, job, asking.grace_period(raw))
+        self._refusals.forget(pod.uid)

@@ -19,7 +19,7 @@ from plugin_server.interlink import log_options
 from plugin_server.interlink.log_options import LogOptions
 from plugin_server.nats.bridge import Bridge, BridgeError
 from plugin_server.nats.gateway import Gateway
-from plugin_server.state.job_lookup import Lookups
+from plugin_server.pods.job_lookup import Lookups
 from plugin_server.state.job_table import StatesTable
 from plugin_server.state.pools import Pools
 from templates.common.errors import WireError

@@ -6,10 +6,10 @@ from typing import NamedTuple, Optional
 
 from plugin_server.interlink.requests import Asked
 from plugin_server.interlink.responses import lost_status
-from plugin_server.pods.delete import Deletions
-from plugin_server.state.job_lookup import Lookups
+from plugin_server.nats.resync import Snapshots
+from plugin_server.pods.job_lookup import Lookups
+from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.rejections import Refusals
-from plugin_server.state.resync import Snapshots
 from templates.common.names import job_name
 
 

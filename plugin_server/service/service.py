@@ -16,19 +16,19 @@ from plugin_server.nats.config_requests import ConfigRequests
 from plugin_server.nats.delete_retries import DeleteRetries
 from plugin_server.nats.gateway import Gateway
 from plugin_server.nats.handover import Handover
+from plugin_server.nats.outbox import Sender
+from plugin_server.nats.resync import Snapshots
 from plugin_server.pods.create import Creates, CreateSettings
-from plugin_server.pods.delete import Deletions
-from plugin_server.pods.deletes import Deletes
+from plugin_server.pods.delete import Deletes
+from plugin_server.pods.job_lookup import Lookups
 from plugin_server.pods.logs import Logs
 from plugin_server.pods.missing_jobs import UnknownPods, UnknownSettings
-from plugin_server.pods.outbox import Sender
 from plugin_server.pods.status import Statuses
-from plugin_server.state.job_lookup import Lookups
+from plugin_server.state.delete_records import IntentFiles, IntentKeeper
 from plugin_server.state.job_table import StatesTable
-from plugin_server.state.pending_deletes import IntentFiles, IntentKeeper
+from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
 from plugin_server.state.rejections import Refusals
-from plugin_server.state.resync import Snapshots
 from templates.program.settings import link_settings
 from templates.protocol.publications import Config, Resources
 from templates.protocol.publications import Statuses as Published

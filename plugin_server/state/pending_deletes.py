@@ -1,120 +1,91 @@
-"""Deletions as files: what the plugin has promised to interLink survives its own end."""
+"""Pending deletes: answered at once, and remembered until the site has confirmed them.
+
+interLink asks once and never again, whatever we answer; so a deletion must outlive a site that is
+away, and this process. ``delete_retries.py`` tells the sites.
+"""
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import tempfile
 import threading
-from pathlib import Path
-from typing import NamedTuple, Optional, Protocol
+import time
+from collections.abc import Sequence
+from typing import Callable, Optional
 
-from templates.common.errors import PodRejected
-from templates.common.names import check_token, uid_of
-from templates.common.validation import LARGEST
+from plugin_server.state.delete_records import Intent, IntentKeeper
+from templates.common.names import uid_of
 
-logger = logging.getLogger(__name__)
-
-_SUFFIX = ".delete"
+KEPT_S = 3600.0  # how long a deleted pod is remembered, so that a late create of it is refused
 
 
-class Intent(NamedTuple):
-    """A job that its site has yet to be told to end."""
+class Deletions:
+    """What has to be deleted, and what was; called by any number of threads."""
 
-    pool: str
-    job: str
-    grace_period_s: Optional[int]  # None: the job's own
-
-
-class IntentKeeper(Protocol):
-    """Where deletions are kept beside this process's memory."""
-
-    def add(self, intent: Intent) -> None:
-        """Keep one."""
-
-    def remove(self, job: str) -> None:
-        """Forget one."""
-
-    def load(self) -> list[Intent]:
-        """All that are kept."""
-
-
-class IntentFiles:
-    """One small file per deletion that its site has not confirmed."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = Path(directory) if directory else None
+    def __init__(
+        self,
+        keepers: Sequence[IntentKeeper],
+        on_added: Callable[[str], object],  # told the pool
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._keepers = keepers
+        self._on_added = on_added
+        self._clock = clock
+        self._deleted: dict[str, float] = {}  # uid -> when; in the order of time
+        self._waiting: dict[str, dict[str, Intent]] = {}  # pool -> job -> intent
         self._lock = threading.Lock()
 
-    def add(self, intent: Intent) -> None:
-        """Write it down, for good; a directory that cannot be written to is said and survived."""
-        if self._directory is None:
-            return
-        try:
-            self._write(self._directory, intent)
-        except OSError as error:
-            logger.error(
-                "%s: its deletion is kept in memory only: %s: %s",
-                intent.job,
-                self._directory,
-                error.strerror,
-                extra={"job": intent.job},
-            )
+    def add(self, pool: str, job: str, grace_period_s: Optional[int]) -> None:
+        """Promise that a job ends, and is never begun if it has not been."""
+        intent = Intent(pool, job, grace_period_s)
+        for keeper in self._keepers:
+            keeper.add(intent)
+        self._take(intent)
+        self._on_added(pool)
 
-    def _write(self, directory: Path, intent: Intent) -> None:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory, prefix=".")
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(intent._asdict(), file)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).rename(directory / f"{intent.job}{_SUFFIX}")
-        folder = os.open(directory, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    def _take(self, intent: Intent) -> None:
+        with self._lock:
+            self._mark(uid_of(intent.job))
+            self._waiting.setdefault(intent.pool, {})[intent.job] = intent
 
-    def remove(self, job: str) -> None:
-        """The site has confirmed it."""
-        if self._directory is None:
-            return
-        try:
-            (self._directory / f"{job}{_SUFFIX}").unlink(missing_ok=True)
-        except OSError as error:
-            logger.warning("%s: %s", self._directory, error.strerror)
+    def mark(self, uid: str) -> None:
+        """A pod that is gone although nothing has to be deleted for it."""
+        with self._lock:
+            self._mark(uid)
 
-    def load(self) -> list[Intent]:
-        """All that were not confirmed when the plugin last ran."""
-        if self._directory is None:
-            return []
-        try:
-            files = sorted(self._directory.glob(f"*{_SUFFIX}"))
-        except OSError:
-            return []
-        return [intent for intent in map(_read, files) if intent is not None]
+    def _mark(self, uid: str) -> None:
+        now = self._clock()
+        self._deleted.pop(uid, None)
+        self._deleted[uid] = now
+        while self._deleted:
+            oldest = next(iter(self._deleted))
+            if now - self._deleted[oldest] < KEPT_S:
+                break
+            del self._deleted[oldest]
 
+    def is_deleted(self, uid: str) -> bool:
+        """Whether a pod's deletion was asked for lately."""
+        return uid in self._deleted
 
-def _read(path: Path) -> Optional[Intent]:
-    try:
-        return read_intent(path.read_bytes(), str(path))
-    except FileNotFoundError:
-        return None  # another worker was quicker
-    except OSError as error:
-        logger.warning("%s: %s", path, error.strerror)
-        return None
+    def waiting(self) -> dict[str, int]:
+        """How many deletions of each pool its site has not confirmed."""
+        with self._lock:
+            return {pool: len(intents) for pool, intents in self._waiting.items()}
 
+    def pending(self, pool: str) -> list[Intent]:
+        """Return the deletions that a pool has not confirmed."""
+        with self._lock:
+            return list(self._waiting.get(pool, {}).values())
 
-def read_intent(content: bytes, where: str) -> Optional[Intent]:
-    """The deletion in some bytes; None, and a line in the log, when there is none."""
-    try:
-        raw = json.loads(content)
-        job, grace = raw["job"], raw["grace_period_s"]
-        uid_of(job)
-        if grace is not None and (type(grace) is not int or not 0 <= grace <= LARGEST):
-            raise ValueError("grace_period_s")
-        return Intent(check_token("pool", raw["pool"]), job, grace)
-    except (ValueError, KeyError, TypeError, PodRejected, RecursionError) as error:
-        logger.warning("%s: is not a deletion: %s", where, error)
-        return None
+    def confirm(self, intent: Intent) -> None:
+        """Forget a deletion that its site sees to."""
+        with self._lock:
+            self._waiting.get(intent.pool, {}).pop(intent.job, None)
+        for keeper in self._keepers:
+            keeper.remove(intent.job)
+
+    def load(self) -> list[str]:
+        """Take what was not confirmed when the plugin last ran; return the pools."""
+        for keeper in self._keepers:
+            for intent in keeper.load():
+                self._take(intent)
+        with self._lock:
+            return list(self._waiting)

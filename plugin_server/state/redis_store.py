@@ -19,7 +19,7 @@ from redis.exceptions import RedisError
 
 from plugin_server.common.periodic_thread import Looking
 from plugin_server.common.settings import Redis as RedisSettings
-from plugin_server.state.pending_deletes import Intent, read_intent
+from plugin_server.state.delete_records import Intent, read_intent
 from plugin_server.state.pools import Pools
 from templates.common.errors import ConfigError, InterlinkNatsError, one_line
 from templates.common.names import check_token

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from plugin_server.nats import resync
+from plugin_server.pods import job_lookup
 from plugin_server.pods import status as statuses
-from plugin_server.state import job_lookup, resync
 from templates.job.records import RUNNING, TERMINATED, ContainerState, End
 from templates.job.status import Version
 from templates.protocol.messages import Refusal

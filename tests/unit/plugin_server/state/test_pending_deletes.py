@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.state.pending_deletes import Intent, IntentFiles
+from plugin_server.state.delete_records import Intent, IntentFiles
 from templates.protocol import messages
 from templates.protocol.messages import Delete, Refusal
 from tests.support.nats_server import NatsServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from plugin_server.pods.outbox import TOGETHER_BYTES
+from plugin_server.nats.outbox import TOGETHER_BYTES
 from templates.nats.subjects import CREATE
 from templates.protocol import messages
 from templates.protocol.messages import Refusal

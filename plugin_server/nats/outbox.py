@@ -21,7 +21,7 @@ from typing import Any, Optional
 from plugin_server.common.errors import Deleted, Refused
 from plugin_server.nats.bridge import BridgeError
 from plugin_server.nats.gateway import Gateway
-from plugin_server.pods.delete import Deletions
+from plugin_server.state.pending_deletes import Deletions
 from templates.common.errors import WireError
 from templates.job.model import Job
 from templates.nats.requests import LinkError, NoResponders, NotConnected, Unanswered
