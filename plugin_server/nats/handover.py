@@ -11,11 +11,9 @@ from typing import Optional
 
 from plugin_server.common.errors import Refused
 from plugin_server.nats.bridge import Bridge, BridgeError
-from plugin_server.nats.config_requests import ConfigRequests
 from plugin_server.nats.outbox import Parcel, Sender
 from plugin_server.state.pending_deletes import Deletions
 from templates.job.model import Job
-from templates.protocol.publications import Config
 
 LAST_WORD_S = 5.0  # beyond a request's own time, for the loop to say that it is over
 
@@ -23,25 +21,12 @@ LAST_WORD_S = 5.0  # beyond a request's own time, for the loop to say that it is
 class Handover:
     """Called by any number of threads."""
 
-    def __init__(
-        self, bridge: Bridge, sender: Sender, configs: ConfigRequests, deletions: Deletions
-    ) -> None:
+    def __init__(self, bridge: Bridge, sender: Sender, deletions: Deletions) -> None:
         self._bridge = bridge
         self._sender = sender
-        self._configs = configs
         self._deletions = deletions
         self._parcels: list[Parcel] = []  # that the loop has not taken yet
         self._lock = threading.Lock()
-
-    def config(self, pool: str, timeout_s: float) -> Optional[Config]:
-        """Return how a pool builds its scripts; None when nobody says it in time."""
-        work = self._configs.config(pool, timeout_s)
-        return self._bridge.call(work, timeout_s + LAST_WORD_S)
-
-    @property
-    def trouble(self) -> str:
-        """Why there is no connection to NATS; empty when there is one."""
-        return self._configs.trouble
 
     def send(self, pool: str, job: Job, timeout_s: float) -> Optional[Refused]:
         """Return None when the job is journaled at its site; else why it is not, nor will be.

@@ -14,6 +14,7 @@ from typing import Callable, NamedTuple, Optional, Union
 from plugin_server.common.errors import Busy, Deleted, Malformed, Refused
 from plugin_server.interlink.requests import Asked, decode, named_pool, read
 from plugin_server.nats.handover import Handover
+from plugin_server.pods.config_requests import ConfigRequests
 from plugin_server.state.job_table import StatesTable
 from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
@@ -48,6 +49,7 @@ class Creates:
         deletions: Deletions,
         handover: Handover,
         *,
+        configs: ConfigRequests,
         refusals: Refusals,
         origin: Callable[[], str],  # the cluster, if somebody knows it
     ) -> None:
@@ -56,6 +58,7 @@ class Creates:
         self._table = table
         self._deletions = deletions
         self._handover = handover
+        self._configs = configs
         self._origin = origin
         self._refusals = refusals
         self._waiting = 0
@@ -169,11 +172,11 @@ class Creates:
 
     def _heard(self, pool: str, deadline: float) -> Config:
         """How a pool that has not been heard of builds scripts."""
-        config = self._handover.config(pool, max(deadline - time.monotonic(), 0.0))
+        config = self._configs.config(pool, max(deadline - time.monotonic(), 0.0))
         if config is not None:
             return config
-        trouble = self._handover.trouble
-        why = f"no connection to NATS: {trouble}" if trouble else self._alive()
+        error = self._configs.error
+        why = f"no connection to NATS: {error}" if error else self._alive()
         raise Refused(
             503,
             f"nothing was submitted: pool {pool} has not been heard of ({why}); choose another "

@@ -12,12 +12,12 @@ from plugin_server.kubernetes.client import Access, Cluster
 from plugin_server.kubernetes.orphans import OrphanLimits, Orphans
 from plugin_server.kubernetes.terminal_status import UnwrittenEnds
 from plugin_server.nats.bridge import Bridge, BridgeError
-from plugin_server.nats.config_requests import ConfigRequests
 from plugin_server.nats.delete_retries import DeleteRetries
 from plugin_server.nats.gateway import Gateway
 from plugin_server.nats.handover import Handover
 from plugin_server.nats.outbox import Sender
 from plugin_server.nats.resync import Snapshots
+from plugin_server.pods.config_requests import ConfigRequests
 from plugin_server.pods.create import Creates, CreateSettings
 from plugin_server.pods.delete import Deletes
 from plugin_server.pods.job_lookup import Lookups
@@ -117,7 +117,6 @@ class Service:
         )
         self.statuses = Statuses(self.pools, self.table, unknown)
         self._sender = Sender(self.gateway, self.deletions)
-        configs = ConfigRequests(self.gateway, self.pools)
         self.creates = Creates(
             CreateSettings(
                 settings.default_pool, settings.create_timeout_s, settings.server.waiting_creates
@@ -125,7 +124,8 @@ class Service:
             self.pools,
             self.table,
             self.deletions,
-            Handover(self.bridge, self._sender, configs, self.deletions),
+            Handover(self.bridge, self._sender, self.deletions),
+            configs=ConfigRequests(self.bridge, self.gateway, self.pools),
             refusals=refusals,
             origin=self._origin,
         )

@@ -5,7 +5,6 @@ Written by the loop's thread, read by all.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Mapping
@@ -33,7 +32,7 @@ class Pools:
         self._clock = clock
         self._pools: dict[str, Known] = {}
         self._lock = threading.Lock()
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}  # for a pool's configuration
+        self._new_config = threading.Condition(self._lock)
 
     # --- what is heard ------------------------------------------------------------------------
 
@@ -48,7 +47,7 @@ class Pools:
         with self._lock:
             known = self._pools.get(config.pool, Known())
             self._pools[config.pool] = known._replace(config=config, heard=self._clock())
-            self._wake(config.pool)
+            self._new_config.notify_all()
             return known.config is None or known.config.digest != config.digest
 
     def hear_resources(self, resources: Resources) -> None:
@@ -63,7 +62,7 @@ class Pools:
             known = self._pools.get(config.pool, Known())
             if known.config is None:
                 self._pools[config.pool] = known._replace(config=config)
-                self._wake(config.pool)
+                self._new_config.notify_all()
 
     # --- what is asked ------------------------------------------------------------------------
 
@@ -72,23 +71,11 @@ class Pools:
         known = self._pools.get(pool)
         return known.config if known else None
 
-    async def config_heard(self, pool: str, wait_s: float) -> Optional[Config]:
-        """The same, when it has been heard; or after so long."""
-        heard = asyncio.get_running_loop().create_future()
-        with self._lock:
-            if self.config(pool) is None:
-                self._waiting.setdefault(pool, []).append(heard)
-            else:
-                heard.set_result(None)
-        await asyncio.wait([heard], timeout=wait_s)
-        with self._lock:
-            if heard in self._waiting.get(pool, ()):
-                self._waiting[pool].remove(heard)
-        return self.config(pool)
-
-    def _wake(self, pool: str) -> None:
-        for heard in self._waiting.pop(pool, ()):
-            heard.get_loop().call_soon_threadsafe(heard.set_result, None)
+    def wait_for_config(self, pool: str, timeout_s: float) -> Optional[Config]:
+        """Return it as soon as it is published; None if it is not within the timeout."""
+        with self._new_config:
+            self._new_config.wait_for(lambda: self.config(pool) is not None, timeout_s)
+            return self.config(pool)
 
     def known(self) -> Mapping[str, Known]:
         """All of them, as they are now."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.nats import config_requests
+from plugin_server.pods import config_requests
 from templates.protocol import messages
 from templates.protocol.messages import Refusal
 from tests.support.nats_server import NatsServer

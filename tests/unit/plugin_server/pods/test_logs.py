@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.pods import logs
+from plugin_server.nats import log_reader
 from templates.job.records import TERMINATED, ContainerState, End
 from templates.protocol import messages
 from templates.protocol.messages import LogRequest, Refusal
@@ -43,7 +43,7 @@ def over(site: Site, raw: dict[str, Any]) -> None:
     site.say(status(raw, "ended", containers=containers(raw, main=end)))
 
 
-@pytest.mark.parametrize("size", [0, 1, 65536, logs.WINDOW, 3 * logs.WINDOW + 7])
+@pytest.mark.parametrize("size", [0, 1, 65536, log_reader.WINDOW, 3 * log_reader.WINDOW + 7])
 def test_a_log_arrives_whole(plugin: Plugin, site: Site, size: int) -> None:
     log = bytes(number % 251 for number in range(997)) * (size // 997 + 1)
     raw = running(plugin, site, log[:size])
@@ -59,7 +59,7 @@ def test_the_options_reach_the_site(plugin: Plugin, site: Site) -> None:
             job=job_of(raw),
             container="main",
             cursor="",
-            window_bytes=logs.WINDOW,
+            window_bytes=log_reader.WINDOW,
             wait_s=0,
             follow=False,
             previous=True,
@@ -101,7 +101,7 @@ def test_a_follower_gets_what_is_written_and_ends_with_the_container(
 def test_a_message_that_gets_lost_is_asked_for_again(
     plugin: Plugin, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PAUSE_S", 0.01)
+    monkeypatch.setattr(log_reader, "PAUSE_S", 0.01)
     log = b"0123456789" * 30_000
     raw = running(plugin, site, log)
     site.lose_log_messages = 1
@@ -111,9 +111,9 @@ def test_a_message_that_gets_lost_is_asked_for_again(
 def test_a_follower_waits_for_a_site_that_went_away(
     plugin: Plugin, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PAUSE_S", 0.05)
-    monkeypatch.setattr(logs, "WAIT_S", 1)
-    monkeypatch.setattr(logs, "MESSAGE_S", 1.0)
+    monkeypatch.setattr(log_reader, "PAUSE_S", 0.05)
+    monkeypatch.setattr(log_reader, "WAIT_S", 1)
+    monkeypatch.setattr(log_reader, "MESSAGE_S", 1.0)
     got: list[bytes] = []
     with Site(nats.url, "shaky") as first:
         raw = running(plugin, first, b"one\n")
@@ -131,8 +131,8 @@ def test_a_follower_waits_for_a_site_that_went_away(
 def test_a_log_of_a_site_that_is_away_says_so(
     plugin: Plugin, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(logs, "PAUSE_S", 0.01)
-    monkeypatch.setattr(logs, "PATIENCE_S", 0.5)
+    monkeypatch.setattr(log_reader, "PAUSE_S", 0.01)
+    monkeypatch.setattr(log_reader, "PATIENCE_S", 0.5)
     with Site(nats.url, "gone") as site:
         raw = running(plugin, site)
     assert read(plugin, raw) == (
@@ -202,14 +202,14 @@ def test_a_follower_whose_client_is_gone_ends(plugin: Plugin, site: Site) -> Non
 def test_no_more_than_two_windows_are_asked_for_ahead_of_the_client(
     plugin: Plugin, site: Site
 ) -> None:
-    raw = running(plugin, site, b"x" * (5 * logs.WINDOW))
+    raw = running(plugin, site, b"x" * (5 * log_reader.WINDOW))
     log = plugin.service.logs.open(log_request(raw).encode(), lambda: True)
     read_so_far = 0
-    while read_so_far < logs.WINDOW // 2:
+    while read_so_far < log_reader.WINDOW // 2:
         read_so_far += len(next(iter(log)))
     until(lambda: len(site.log_requests) == 2)
     rest = sum(map(len, log))
-    assert read_so_far + rest == 5 * logs.WINDOW
+    assert read_so_far + rest == 5 * log_reader.WINDOW
 
 
 @pytest.mark.parametrize(

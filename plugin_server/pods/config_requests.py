@@ -1,4 +1,4 @@
-"""How a pool builds its scripts, asked for when nobody has said it yet; in the loop's thread."""
+"""How a pool builds its scripts, asked for when no submitter has published it yet."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import logging
 import time
 from typing import Optional
 
+from plugin_server.nats.bridge import Bridge
 from plugin_server.nats.gateway import Gateway
 from plugin_server.state.pools import Pools
 from templates.nats.requests import LinkError
@@ -17,31 +18,32 @@ ANSWER_S = 5.0  # for a pool that has not been heard of, with a connection to NA
 
 
 class ConfigRequests:
-    """Asks all submitters what they have, and waits for one of them."""
+    """Asks all submitters to publish, and waits; called by any number of threads."""
 
-    def __init__(self, gateway: Gateway, pools: Pools) -> None:
+    def __init__(self, bridge: Bridge, gateway: Gateway, pools: Pools) -> None:
+        self._bridge = bridge
         self._gateway = gateway
         self._pools = pools
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why nobody could be asked: there is no connection; empty when there is one."""
         return self._gateway.trouble
 
-    async def config(self, pool: str, timeout_s: float) -> Optional[Config]:
-        """Return it when it is heard, None after one question on a connection that lasted."""
+    def config(self, pool: str, timeout_s: float) -> Optional[Config]:
+        """Return it when it is published, None after one request on a connection that lasted."""
         deadline = time.monotonic() + timeout_s
         config, is_asked = None, False
         while config is None and not is_asked and time.monotonic() < deadline:
             is_asked = self._gateway.is_connected
-            await self._say_hello()
+            self._say_hello()
             wait_s = min(ANSWER_S, max(deadline - time.monotonic(), 0.0))
-            config = await self._pools.config_heard(pool, wait_s)
+            config = self._pools.wait_for_config(pool, wait_s)
             is_asked = is_asked and self._gateway.is_connected
         return config
 
-    async def _say_hello(self) -> None:
+    def _say_hello(self) -> None:
         try:
-            await self._gateway.hello()
+            self._bridge.call(self._gateway.hello(), ANSWER_S)
         except LinkError as error:
             logger.debug("no hello: %s", error)
