@@ -1,6 +1,6 @@
 """ConfigMaps, Secrets and interLink's projected volumes, decoded.
 
-Keys become file names at the site, so a key that could leave its directory is refused here already.
+Keys become file names at the site, so a key that could leave its directory is refused here.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from templates.common.validation import text_at, wrong
 from templates.pod.model import Content
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
-_NO_KEY = "has a key that is not a file name"
-_NO_PATH = "has a path that leaves the volume"
+_KEY_ERROR = "has a key that is not a file name"
+_PATH_ERROR = "has a path that leaves the volume"
 
 
 @lru_cache(maxsize=1024)
@@ -34,7 +34,7 @@ def _is_path(text: str) -> bool:
 
 
 def _decode_base64(text: str) -> bytes:
-    """Strict, but for line breaks, which Go allows. The decoder itself skips over foreign bytes."""
+    """Decode strictly, but for line breaks, which Go allows; the decoder skips foreign bytes."""
     if "\n" in text or "\r" in text:
         text = text.replace("\n", "").replace("\r", "")
     data = a2b_base64(text)
@@ -44,79 +44,79 @@ def _decode_base64(text: str) -> bytes:
 
 
 _Decode = Callable[[str], bytes]
-_WHAT_IS_WRONG: Mapping[_Decode, str] = {
+_DECODING_ERRORS: Mapping[_Decode, str] = {
     str.encode: "is not valid Unicode (a lone surrogate)",
     _decode_base64: "is not valid base64",
 }
 
 
 def _read_data(
-    thing: Mapping[str, Any], field: str, where: str, decode: _Decode, is_path: bool = False
+    raw: Mapping[str, Any], part: str, field: str, decode: _Decode, is_path: bool = False
 ) -> dict[str, bytes]:
-    values = thing.get(field)
+    values = raw.get(part)
     if values is None:
         return {}
     if type(values) is not dict:
-        raise wrong(f"{where}.{field}", "an object", values)
+        raise wrong(f"{field}.{part}", "an object", values)
     if all(map(_is_path if is_path else _is_key, values)):
         try:
             return {key: decode(text) for key, text in values.items()}
         except (AttributeError, TypeError, ValueError):
-            pass  # what it is, is found one by one
-    return _read_one_by_one(values, f"{where}.{field}", decode, is_path)
+            pass  # which one it is, is found one by one
+    return _read_one_by_one(values, f"{field}.{part}", decode, is_path)
 
 
 def _read_one_by_one(
-    values: Mapping[str, Any], where: str, decode: _Decode, is_path: bool
+    values: Mapping[str, Any], field: str, decode: _Decode, is_path: bool
 ) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     for key, value in values.items():
         if not (_is_path(key) if is_path else _is_key(key)):
-            rule = _NO_PATH if is_path else _NO_KEY
-            raise PodRejected(where, f"{rule}: {key[:80] or 'an empty one'}")
+            rule = _PATH_ERROR if is_path else _KEY_ERROR
+            raise PodRejected(field, f"{rule}: {key[:80] or 'an empty one'}")
         text = "" if value is None else value  # as Go reads it
         if type(text) is not str:
-            raise wrong(f"{where}['{key}']", "a string", text)
+            raise wrong(f"{field}['{key}']", "a string", text)
         try:
             found[key] = decode(text)
         except ValueError:
-            raise PodRejected(f"{where}['{key}']", _WHAT_IS_WRONG[decode]) from None
+            raise PodRejected(f"{field}['{key}']", _DECODING_ERRORS[decode]) from None
     return found
 
 
-def name_of(thing: Mapping[str, Any], where: str) -> str:
-    """The name in the metadata; refuses an object that has none."""
-    metadata = thing.get("metadata")
+def read_name(raw: Mapping[str, Any], field: str) -> str:
+    """Return the name in the metadata; refuse an object that has none."""
+    metadata = raw.get("metadata")
     name = metadata.get("name") if type(metadata) is dict else None
     if type(name) is str and name:
         return name
-    raise wrong(f"{where}.metadata.name", "a name", name)
+    raise wrong(f"{field}.metadata.name", "a name", name)
 
 
-def read_text_data(thing: Mapping[str, Any], where: str) -> Content:
-    """A ConfigMap without ``binaryData``, which variables cannot be taken from."""
-    return Content(_read_data(thing, "data", where, str.encode))
+def read_text_data(raw: Mapping[str, Any], field: str) -> Content:
+    """Read a ConfigMap without ``binaryData``, which variables cannot be taken from."""
+    return Content(_read_data(raw, "data", field, str.encode))
 
 
-def read_config_map(thing: Mapping[str, Any], where: str) -> Content:
-    """A ConfigMap with ``data`` and ``binaryData`` together."""
-    data = _read_data(thing, "data", where, str.encode)
-    if "binaryData" in thing:
-        data.update(_read_data(thing, "binaryData", where, _decode_base64))
+def read_config_map(raw: Mapping[str, Any], field: str) -> Content:
+    """Read a ConfigMap with ``data`` and ``binaryData`` together."""
+    data = _read_data(raw, "data", field, str.encode)
+    if "binaryData" in raw:
+        data.update(_read_data(raw, "binaryData", field, _decode_base64))
     return Content(data)
 
 
-def read_secret(thing: Mapping[str, Any], where: str) -> Content:
-    """A Secret; ``stringData`` wins over ``data``, as it does in the API server."""
-    data = _read_data(thing, "data", where, _decode_base64)
-    if "stringData" in thing:
-        data.update(_read_data(thing, "stringData", where, str.encode))
-    return Content(data, text_at(thing, "type", where))
+def read_secret(raw: Mapping[str, Any], field: str) -> Content:
+    """Read a Secret; ``stringData`` wins over ``data``, as it does in the API server."""
+    data = _read_data(raw, "data", field, _decode_base64)
+    if "stringData" in raw:
+        data.update(_read_data(raw, "stringData", field, str.encode))
+    return Content(data, text_at(raw, "type", field))
 
 
-def read_projected(thing: Mapping[str, Any], where: str) -> dict[str, bytes]:
-    """A projected volume as interLink resolved it: the keys are paths in the volume."""
-    data = _read_data(thing, "data", where, str.encode, is_path=True)
-    if "binaryData" in thing:
-        data.update(_read_data(thing, "binaryData", where, _decode_base64, is_path=True))
+def read_projected(raw: Mapping[str, Any], field: str) -> dict[str, bytes]:
+    """Read a projected volume as interLink resolved it: the keys are paths in the volume."""
+    data = _read_data(raw, "data", field, str.encode, is_path=True)
+    if "binaryData" in raw:
+        data.update(_read_data(raw, "binaryData", field, _decode_base64, is_path=True))
     return data

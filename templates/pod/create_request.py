@@ -13,15 +13,16 @@ from typing import Any, Callable, NamedTuple, TypeVar
 from templates.common.errors import PodRejected
 from templates.common.json_codec import load_json
 from templates.common.validation import check_texts, object_at, objects_at, text_at, wrong
-from templates.pod.attachments import name_of, read_config_map, read_projected, read_secret
+from templates.pod.attachments import read_config_map, read_name, read_projected, read_secret
 from templates.pod.model import Content, Pod
-from templates.pod.spec import Source, read_pod
-from templates.pod.variables import received_variables
+from templates.pod.spec import PodInputs, read_pod
+from templates.pod.variables import read_variables
 
 _Read = TypeVar("_Read")
 
-_SUSPECT = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")  # only so can NUL and surrogates come in
-_DEEPEST = 16  # levels of jobConfig that are cleaned of zero values; interLink's has three
+# Only by such an escape can a NUL or a lone surrogate come in.
+_SUSPICIOUS_ESCAPE = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])")
+_MAX_DEPTH = 16  # levels of jobConfig that are cleaned of zero values; interLink's has three
 
 
 class _Contents(NamedTuple):
@@ -31,18 +32,18 @@ class _Contents(NamedTuple):
 
 
 def read_create_request(body: bytes) -> Pod:
-    """The pod that interLink wants to have run; raises ``PodRejected`` and nothing else."""
+    """Read the pod that interLink wants to run; raise ``PodRejected`` and nothing else."""
     request = _decode(body)
     pod = request.get("pod")
     if type(pod) is not dict:
         raise wrong("pod", "an object", pod)
-    source = Source(
-        received_variables,
+    inputs = PodInputs(
+        read_variables,
         *_read_contents(request),
         job_script=text_at(request, "jobScript", "request"),
-        job_config=_without_zeros(object_at(request, "jobConfig", "request"), _DEEPEST),
+        job_config=_drop_zeros(object_at(request, "jobConfig", "request"), _MAX_DEPTH),
     )
-    return read_pod(pod, "pod", source)
+    return read_pod(pod, "pod", inputs)
 
 
 def _decode(body: bytes) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _decode(body: bytes) -> dict[str, Any]:
     if type(request) is not dict:
         raise wrong("request", "an object", request)
     escape = body.find(b"\\")  # one character is found far quicker than two
-    if escape >= 0 and _SUSPECT.search(body, escape):
+    if escape >= 0 and _SUSPICIOUS_ESCAPE.search(body, escape):
         check_texts("request.container", request.get("container"), allow_nul=True)
         for key in ("pod", "jobScript", "jobConfig"):
             check_texts(key, request.get(key))
@@ -65,7 +66,7 @@ def _decode(body: bytes) -> dict[str, Any]:
 
 
 def _read_contents(request: Mapping[str, Any]) -> _Contents:
-    """ConfigMaps, Secrets and projected volumes; the same one comes once for every mount."""
+    """Read ConfigMaps, Secrets and projected volumes; the same one comes once for every mount."""
     contents = _Contents({}, {}, {})
     for index, entry in enumerate(objects_at(request, "container", "request")):
         if entry.get("configMaps") is not None:
@@ -84,28 +85,28 @@ def _read_each(
     found: dict[str, _Read],
     read: Callable[[dict[str, Any], str], _Read],
 ) -> None:
-    things = entry[key]
-    if type(things) is not list:
-        raise wrong(f"request.container[{container}].{key}", "a list", things)
-    for index, thing in enumerate(things):
+    raws = entry[key]
+    if type(raws) is not list:
+        raise wrong(f"request.container[{container}].{key}", "a list", raws)
+    for index, raw in enumerate(raws):
         try:
-            known = thing["metadata"]["name"] in found
+            is_known = raw["metadata"]["name"] in found
         except (KeyError, TypeError):
-            known = False  # it has no name; that is said below
-        if not known:
-            where = f"request.container[{container}].{key}[{index}]"
-            if type(thing) is not dict:
-                raise wrong(where, "an object", thing)
-            found[name_of(thing, where)] = read(thing, where)
+            is_known = False  # it has no name, which is refused below
+        if not is_known:
+            field = f"request.container[{container}].{key}[{index}]"
+            if type(raw) is not dict:
+                raise wrong(field, "an object", raw)
+            found[read_name(raw, field)] = read(raw, field)
 
 
-def _without_zeros(config: Mapping[str, Any], depth: int) -> dict[str, object]:
-    """interLink writes "not set" as the zero value of the type, at every level."""
+def _drop_zeros(config: Mapping[str, Any], depth: int) -> dict[str, object]:
+    """Drop zero values at every level: that is how interLink writes "not set"."""
     kept: dict[str, object] = {}
     for key, value in config.items():
         if type(value) is dict and depth:
             if any(value.values()):
-                inner = _without_zeros(value, depth - 1)
+                inner = _drop_zeros(value, depth - 1)
                 if inner:
                     kept[key] = inner
         elif value:

@@ -37,7 +37,7 @@ _LOCALHOST = "127.0.0.1"
 
 
 class PodFields(Protocol):
-    """What a fieldRef can ask of a pod."""
+    """Fields of a pod that a fieldRef can name."""
 
     @property
     def name(self) -> str: ...
@@ -55,8 +55,8 @@ class PodFields(Protocol):
     def service_account(self) -> str: ...
 
 
-class Asking(Protocol):
-    """What a resourceFieldRef can ask of a container."""
+class ContainerFields(Protocol):
+    """Fields of a container that a resourceFieldRef can name."""
 
     @property
     def name(self) -> str: ...
@@ -66,7 +66,7 @@ class Asking(Protocol):
     def limits(self) -> Mapping[str, str]: ...
 
 
-def expand(text: str, env: Mapping[str, str], where: str = "") -> str:
+def expand(text: str, env: Mapping[str, str], field: str = "") -> str:
     """Replace ``$(NAME)`` by its value and ``$$`` by ``$``; unknown names stay as they are."""
     if "$" not in text:
         return text
@@ -82,24 +82,24 @@ def expand(text: str, env: Mapping[str, str], where: str = "") -> str:
             return match.group()
         length += len(value)
         if length > LONGEST_TEXT:
-            raise PodRejected(where, f"is longer than {LONGEST_TEXT} characters once expanded")
+            raise PodRejected(field, f"is longer than {LONGEST_TEXT} characters once expanded")
         return value
 
     return _REFERENCE.sub(replace, text)
 
 
 def missing_names(text: str, env: Mapping[str, str]) -> Iterable[str]:
-    """The names that a text refers to and that have no value or an empty one."""
+    """Return the names that a text refers to and that have no value or an empty one."""
     names = (match.group(1) for match in _REFERENCE.finditer(text))
     return (name for name in names if name is not None and not env.get(name))
 
 
 def go_quote(text: str) -> str:
-    """The text as Go's ``%q`` writes it, which is how Kubernetes writes labels into files."""
-    return '"' + "".join(c if c.isalnum() else _quoted(c) for c in text) + '"'
+    """Quote as Go's ``%q`` does, which is how Kubernetes writes labels into files."""
+    return '"' + "".join(c if c.isalnum() else _escape(c) for c in text) + '"'
 
 
-def _quoted(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _NOT_PLAIN:
         return _NOT_PLAIN[character]
     if character.isprintable():
@@ -110,12 +110,12 @@ def _quoted(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _lines(values: Mapping[str, str]) -> str:
+def _format_map(values: Mapping[str, str]) -> str:
     return "\n".join(f"{key}={go_quote(values[key])}" for key in sorted(values))
 
 
-def field_value(pod: PodFields, path: str, where: str) -> str:
-    """The value of a fieldRef; a label or annotation that the pod has not is empty."""
+def field_value(pod: PodFields, path: str, field: str) -> str:
+    """Return the value of a fieldRef; empty for a label or annotation that the pod has not."""
     plain = {
         "metadata.name": pod.name,
         "metadata.namespace": pod.namespace,
@@ -129,66 +129,66 @@ def field_value(pod: PodFields, path: str, where: str) -> str:
         return _LOCALHOST
     maps = {"metadata.labels": pod.labels, "metadata.annotations": pod.annotations}
     if path in maps:
-        return _lines(maps[path])
+        return _format_map(maps[path])
     head, bracket, key = path.partition("['")
     if head in maps and bracket and key.endswith("']"):
         return maps[head].get(key[:-2], "")
-    raise PodRejected(where, f"a pod has no such field for its containers: {path or 'none given'}")
+    raise PodRejected(field, f"a pod has no such field for its containers: {path or 'none given'}")
 
 
 def resource_value(
-    containers: Iterable[Asking], ref: Mapping[str, object], where: str, *, own: str = ""
+    containers: Iterable[ContainerFields], ref: Mapping[str, object], field: str, *, own: str = ""
 ) -> str:
-    """The value of a resourceFieldRef, in units of its divisor and rounded up.
+    """Return the value of a resourceFieldRef, in units of its divisor and rounded up.
 
     ``own`` is the container that is meant when the reference names none. A request that is missing
     is taken from the limit, as the API server does. A limit that is missing would be the node's
     allocatable, which nobody knows before the job starts: it is taken from the request, else 0.
     """
-    name = text_at(ref, "containerName", where) or own
+    name = text_at(ref, "containerName", field) or own
     container = next((found for found in containers if found.name == name), None)
     if container is None:
-        raise PodRejected(f"{where}.containerName", f"the pod has no container '{name}'")
-    path = text_at(ref, "resource", where)
+        raise PodRejected(f"{field}.containerName", f"the pod has no container '{name}'")
+    path = text_at(ref, "resource", field)
     kind, _, resource = path.partition(".")
-    if kind not in ("limits", "requests") or not _can_be_referred_to(resource):
-        raise PodRejected(f"{where}.resource", f"not a resource that can be referred to: {path}")
+    if kind not in ("limits", "requests") or not _is_referable(resource):
+        raise PodRejected(f"{field}.resource", f"not a resource that can be referred to: {path}")
     first, second = container.limits, container.requests
     if kind == "requests":
         first, second = second, first
-    asked = first.get(resource) or second.get(resource) or "0"
-    divisor = _divisor(ref, where)
+    amount = first.get(resource) or second.get(resource) or "0"
+    divisor = _read_divisor(ref, field)
     if resource == "cpu":
-        return str(ceil(Fraction(quantity.cpu_milli(asked, where)) / (divisor * 1000)))
-    return str(ceil(Fraction(quantity.byte_count(asked, where)) / divisor))
+        return str(ceil(Fraction(quantity.cpu_milli(amount, field)) / (divisor * 1000)))
+    return str(ceil(Fraction(quantity.byte_count(amount, field)) / divisor))
 
 
-def _can_be_referred_to(resource: str) -> bool:
+def _is_referable(resource: str) -> bool:
     return resource in ("cpu", "memory", "ephemeral-storage") or resource.startswith("hugepages-")
 
 
-def _divisor(ref: Mapping[str, object], where: str) -> Fraction:
-    place = f"{where}.divisor"
-    divisor = quantity.parse(quantity.as_text(ref.get("divisor"), place) or "0", place)
+def _read_divisor(ref: Mapping[str, object], field: str) -> Fraction:
+    subfield = f"{field}.divisor"
+    divisor = quantity.parse(quantity.as_text(ref.get("divisor"), subfield) or "0", subfield)
     if divisor < 0:
-        raise PodRejected(place, "must not be negative")
+        raise PodRejected(subfield, "must not be negative")
     return divisor or Fraction(1)  # 0 is how "not given" arrives
 
 
 def reference_value(
     pod: PodFields,
-    containers: Iterable[Asking],
+    containers: Iterable[ContainerFields],
     source: Mapping[str, object],
-    where: str,
+    field: str,
     *,
     own: str = "",
 ) -> str:
-    """The value of a downward API item: the object that holds fieldRef or resourceFieldRef."""
-    field = object_at(source, "fieldRef", where)
-    resource = object_at(source, "resourceFieldRef", where)
-    if bool(field) == bool(resource):
-        raise PodRejected(where, "must have either fieldRef or resourceFieldRef")
-    if field:
-        place = f"{where}.fieldRef.fieldPath"
-        return field_value(pod, text_at(field, "fieldPath", f"{where}.fieldRef"), place)
-    return resource_value(containers, resource, f"{where}.resourceFieldRef", own=own)
+    """Return the value of a downward API item, an object with fieldRef or resourceFieldRef."""
+    field_ref = object_at(source, "fieldRef", field)
+    resource_ref = object_at(source, "resourceFieldRef", field)
+    if bool(field_ref) == bool(resource_ref):
+        raise PodRejected(field, "must have either fieldRef or resourceFieldRef")
+    if field_ref:
+        subfield = f"{field}.fieldRef.fieldPath"
+        return field_value(pod, text_at(field_ref, "fieldPath", f"{field}.fieldRef"), subfield)
+    return resource_value(containers, resource_ref, f"{field}.resourceFieldRef", own=own)

@@ -1,8 +1,8 @@
-"""What a pod is, once read and checked: plain immutable values, no Kubernetes client.
+"""A pod, once read and checked: plain immutable values, no Kubernetes client.
 
-``request.py`` makes them from interLink's create request and ``manifests.py`` from plain manifests.
-Named tuples, because one is made per pod part on the hot path of ``/create`` and they are the
-cheapest immutable values that Python has.
+``create_request.py`` makes them from interLink's create request and ``user_manifests.py`` from
+plain manifests. Named tuples, because one is made per pod part on the hot path of ``/create`` and
+they are the cheapest immutable values that Python has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MAIN = "main"
 
 
 class Action(NamedTuple):
-    """What a probe or a hook does."""
+    """The action of a probe or a hook."""
 
     kind: str  # exec | http | tcp | sleep
     command: tuple[str, ...] = ()  # exec
@@ -41,7 +41,7 @@ class Probe(NamedTuple):
 
 
 class Mount(NamedTuple):
-    """Where a container sees a volume."""
+    """The place of a volume in a container."""
 
     volume: str
     path: str  # absolute, normalised
@@ -59,7 +59,7 @@ class Security(NamedTuple):
     read_only_root: bool = False
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
-    others: Mapping[str, object] = {}  # what only another cluster can honour, as written
+    others: Mapping[str, object] = {}  # fields that only another cluster can honour, as written
 
 
 class Container(NamedTuple):
@@ -109,9 +109,8 @@ class Pod(NamedTuple):
     uid: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    containers: tuple[
-        Container, ...
-    ]  # init containers and sidecars first, in the order of the spec
+    containers: tuple[Container, ...]
+    """Init containers and sidecars first, in the order of the spec."""
     volumes: tuple[Volume, ...]
     restart_policy: str = "Always"  # Always | OnFailure | Never
     grace_period_s: int = 30
@@ -124,15 +123,16 @@ class Pod(NamedTuple):
     overhead: Mapping[str, str] = {}
     requests: Mapping[str, str] = {}  # spec.resources of the pod itself
     limits: Mapping[str, str] = {}
-    security: Mapping[str, object] = {}  # of the pod itself: what only another cluster can honour
+    security: Mapping[
+        str, object
+    ] = {}  # of the pod itself: fields that only another cluster can honour
     host_network: bool = False
     host_pid: bool = False
     host_ipc: bool = False
     hostname: str = ""  # the pod's host name, resolved: spec.hostname or the (shortened) pod name
     config_maps: Mapping[str, Content] = {}
     secrets: Mapping[str, Content] = {}
-    projected: Mapping[
-        str, Mapping[str, bytes]
-    ] = {}  # volume name -> path -> content, as interLink resolved it
+    projected: Mapping[str, Mapping[str, bytes]] = {}
+    """Volume name -> path -> content, as interLink resolved it."""
     job_script: str = ""  # a ready script from interLink's JobScriptBuilderURL
     job_config: dict[str, object] = {}  # interLink's jobConfig without its zero values

@@ -1,8 +1,8 @@
 """A pod's metadata and spec: from Kubernetes' JSON to a checked ``Pod``.
 
-Both ways in (``request.py`` and ``manifests.py``) end here. What Kubernetes would default is
+``create_request.py`` and ``user_manifests.py`` both end here. What Kubernetes would default is
 defaulted, what it would refuse is refused, and fields that mean nothing to a job are passed over.
-The text was checked for NUL and lone surrogates before (``fields.check_texts``).
+The text was checked for NUL and lone surrogates before (``validation.check_texts``).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from templates.common.validation import (
     texts_at,
     wrong,
 )
-from templates.pod.containers import Surroundings, check_pod_security, read_container
+from templates.pod.containers import PodScope, check_pod_security, read_container
 from templates.pod.model import INIT, MAIN, SIDECAR, Container, Content, Pod, Volume
 from templates.pod.variables import Context, VariableReader
 
@@ -46,13 +46,13 @@ _EXTRAS = frozenset(
         "resources",
     )
 )
-# What the pod's securityContext may say that is handed on to another cluster as it is.
+# Fields of the pod's securityContext that are handed on to another cluster as they are.
 _FOR_CLUSTERS = ("fsGroup", "fsGroupChangePolicy", "seccompProfile", "supplementalGroups")
 _TOLERATION_TEXTS = ("key", "operator", "value", "effect")
 
 
-class Identity(NamedTuple):
-    """What the downward API can tell of a pod; known before its containers are read."""
+class PodIdentity(NamedTuple):
+    """Fields of a pod for the downward API, known before its containers are read."""
 
     name: str
     namespace: str
@@ -63,8 +63,8 @@ class Identity(NamedTuple):
     service_account: str
 
 
-class Source(NamedTuple):
-    """What comes with a pod, and how its variables are to be read."""
+class PodInputs(NamedTuple):
+    """Everything that comes with a pod, and the reader of its variables."""
 
     variables: VariableReader
     config_maps: Mapping[str, Content] = {}
@@ -75,20 +75,20 @@ class Source(NamedTuple):
     job_config: dict[str, object] = {}
 
 
-def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
-    """The checked pod; ``where`` is its path for complaints."""
-    place = f"{where}.spec"
-    spec = object_at(pod, "spec", where)
-    identity = _read_identity(pod, spec, where)
-    volumes = _read_volumes(spec, place)
-    readable = source.readable_config_maps
+def read_pod(pod: dict[str, Any], field: str, inputs: PodInputs) -> Pod:
+    """Read and check a pod; ``field`` is its path in error messages."""
+    subfield = f"{field}.spec"
+    spec = object_at(pod, "spec", field)
+    identity = _read_identity(pod, spec, field)
+    volumes = _read_volumes(spec, subfield)
+    readable = inputs.readable_config_maps
     if readable is None:
-        readable = source.config_maps
-    context = Context(identity, spec, place, readable, source.secrets)
+        readable = inputs.config_maps
+    context = Context(identity, spec, subfield, readable, inputs.secrets)
     names = {volume.name for volume in volumes}
-    security = check_pod_security(spec, place)
-    surroundings = Surroundings(names, security, source.variables, context)
-    grace_period_s = number_at(spec, "terminationGracePeriodSeconds", place)
+    security = check_pod_security(spec, subfield)
+    scope = PodScope(names, security, inputs.variables, context)
+    grace_period_s = number_at(spec, "terminationGracePeriodSeconds", subfield)
     name, namespace, uid, labels, annotations, node_name, service_account = identity
     checked = Pod(
         name,
@@ -96,201 +96,203 @@ def read_pod(pod: dict[str, Any], where: str, source: Source) -> Pod:
         uid,
         labels,
         annotations,
-        _read_containers(spec, place, annotations, surroundings),
+        _read_containers(spec, subfield, annotations, scope),
         volumes,
-        _restart_policy(spec, place),
+        _read_restart_policy(spec, subfield),
         30 if grace_period_s is None else grace_period_s,
         node_name=node_name,
         service_account=service_account,
-        hostname=_hostname(spec, place, name),
+        hostname=_read_hostname(spec, subfield, name),
         security={key: security[key] for key in _FOR_CLUSTERS if key in security},
-        tolerations=_tolerations(spec, place),
-        config_maps=source.config_maps,
-        secrets=source.secrets,
-        projected=source.projected,
-        job_script=source.job_script,
-        job_config=source.job_config,
+        tolerations=_read_tolerations(spec, subfield),
+        config_maps=inputs.config_maps,
+        secrets=inputs.secrets,
+        projected=inputs.projected,
+        job_script=inputs.job_script,
+        job_config=inputs.job_config,
     )
-    return checked if _EXTRAS.isdisjoint(spec) else checked._replace(**_read_extras(spec, place))
+    return checked if _EXTRAS.isdisjoint(spec) else checked._replace(**_read_extras(spec, subfield))
 
 
-def _read_extras(spec: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The fields that few pods have, by the name of their field of ``Pod``."""
-    _refuse(spec, where)
+def _read_extras(spec: Mapping[str, Any], field: str) -> dict[str, Any]:
+    """Read the fields that few pods have, by the name of their field of ``Pod``."""
+    _refuse_unsupported(spec, field)
     extras: dict[str, Any] = {}
-    resources = object_at(spec, "resources", where)
-    extras["requests"] = quantities_at(resources, "requests", f"{where}.resources")
-    extras["limits"] = quantities_at(resources, "limits", f"{where}.resources")
-    extras["overhead"] = quantities_at(spec, "overhead", where)
-    extras["deadline_s"] = _deadline(spec, where)
-    extras["host_aliases"] = _host_aliases(spec, where)
-    extras["pull_secrets"] = _pull_secrets(spec, where)
-    extras["host_network"] = flag_at(spec, "hostNetwork", where) or False
-    extras["host_pid"] = flag_at(spec, "hostPID", where) or False
-    extras["host_ipc"] = flag_at(spec, "hostIPC", where) or False
+    resources = object_at(spec, "resources", field)
+    extras["requests"] = quantities_at(resources, "requests", f"{field}.resources")
+    extras["limits"] = quantities_at(resources, "limits", f"{field}.resources")
+    extras["overhead"] = quantities_at(spec, "overhead", field)
+    extras["deadline_s"] = _read_deadline(spec, field)
+    extras["host_aliases"] = _read_host_aliases(spec, field)
+    extras["pull_secrets"] = _read_pull_secrets(spec, field)
+    extras["host_network"] = flag_at(spec, "hostNetwork", field) or False
+    extras["host_pid"] = flag_at(spec, "hostPID", field) or False
+    extras["host_ipc"] = flag_at(spec, "hostIPC", field) or False
     return extras
 
 
-def _refuse(spec: Mapping[str, Any], where: str) -> None:
-    """What a pod cannot do without and no job has: to run it all the same would be a lie."""
-    if list_at(spec, "resourceClaims", where):
+def _refuse_unsupported(spec: Mapping[str, Any], field: str) -> None:
+    """Refuse fields that a pod depends on and no job has: it must not run without them."""
+    if list_at(spec, "resourceClaims", field):
         raise PodRejected(
-            f"{where}.resourceClaims", "not supported; ask for devices by resources.limits"
+            f"{field}.resourceClaims", "not supported; ask for devices by resources.limits"
         )
-    system = text_at(object_at(spec, "os", where), "name", f"{where}.os")
+    system = text_at(object_at(spec, "os", field), "name", f"{field}.os")
     if system not in ("", "linux"):
-        raise PodRejected(f"{where}.os.name", f"must be linux, not '{system[:80]}'")
+        raise PodRejected(f"{field}.os.name", f"must be linux, not '{system[:80]}'")
 
 
-def _deadline(spec: Mapping[str, Any], where: str) -> Optional[int]:
-    deadline = number_at(spec, "activeDeadlineSeconds", where)
+def _read_deadline(spec: Mapping[str, Any], field: str) -> Optional[int]:
+    deadline = number_at(spec, "activeDeadlineSeconds", field)
     if deadline == 0:
-        raise PodRejected(f"{where}.activeDeadlineSeconds", "must be at least 1")
+        raise PodRejected(f"{field}.activeDeadlineSeconds", "must be at least 1")
     return deadline
 
 
-def _read_identity(pod: Mapping[str, Any], spec: Mapping[str, Any], where: str) -> Identity:
-    metadata = object_at(pod, "metadata", where)
-    place = f"{where}.metadata"
-    name = text_at(metadata, "name", place)
+def _read_identity(pod: Mapping[str, Any], spec: Mapping[str, Any], field: str) -> PodIdentity:
+    metadata = object_at(pod, "metadata", field)
+    subfield = f"{field}.metadata"
+    name = text_at(metadata, "name", subfield)
     if not is_subdomain(name):
-        raise PodRejected(f"{place}.name", SUBDOMAIN_RULE)
-    namespace = text_at(metadata, "namespace", place)
+        raise PodRejected(f"{subfield}.name", SUBDOMAIN_RULE)
+    namespace = text_at(metadata, "namespace", subfield)
     if not is_label(namespace):
-        raise PodRejected(f"{place}.namespace", LABEL_RULE)
-    account = text_at(spec, "serviceAccountName", f"{where}.spec")
-    return Identity(
+        raise PodRejected(f"{subfield}.namespace", LABEL_RULE)
+    account = text_at(spec, "serviceAccountName", f"{field}.spec")
+    return PodIdentity(
         name,
         namespace,
-        check_uid(f"{place}.uid", metadata.get("uid")),
-        text_map_at(metadata, "labels", place),
-        text_map_at(metadata, "annotations", place),
-        text_at(spec, "nodeName", f"{where}.spec"),
-        account or text_at(spec, "serviceAccount", f"{where}.spec") or "default",
+        check_uid(f"{subfield}.uid", metadata.get("uid")),
+        text_map_at(metadata, "labels", subfield),
+        text_map_at(metadata, "annotations", subfield),
+        text_at(spec, "nodeName", f"{field}.spec"),
+        account or text_at(spec, "serviceAccount", f"{field}.spec") or "default",
     )
 
 
 def _read_containers(
-    spec: Mapping[str, Any], where: str, annotations: Mapping[str, str], pod: Surroundings
+    spec: Mapping[str, Any], field: str, annotations: Mapping[str, str], scope: PodScope
 ) -> tuple[Container, ...]:
-    """All containers that are to run here, init containers first."""
+    """Read all containers that are to run here, init containers first."""
     names = set()
     found: list[Container] = []
-    mains = objects_at(spec, "containers", where)
-    inits = objects_at(spec, "initContainers", where) if "initContainers" in spec else []
+    mains = objects_at(spec, "containers", field)
+    inits = objects_at(spec, "initContainers", field) if "initContainers" in spec else []
     for key, raws in (("initContainers", inits), ("containers", mains)):
         local = _local_names(annotations, key) if annotations else ()
         for index, raw in enumerate(raws):
-            place = f"{where}.{key}[{index}]"
+            subfield = f"{field}.{key}[{index}]"
             name = raw.get("name")
             if type(name) is not str or not is_label(name):
-                raise PodRejected(f"{place}.name", LABEL_RULE)
+                raise PodRejected(f"{subfield}.name", LABEL_RULE)
             if name in names:
-                raise PodRejected(f"{place}.name", f"another container is named '{name}'")
+                raise PodRejected(f"{subfield}.name", f"another container is named '{name}'")
             names.add(name)
             if name not in local:
-                kind = _kind(raw, key, place)
-                found.append(read_container(raw, name, kind, place, pod))
+                kind = _read_kind(raw, key, subfield)
+                found.append(read_container(raw, name, kind, subfield, scope))
     if not found or found[-1].kind != MAIN:
-        raise PodRejected(f"{where}.containers", "must have a container that is to run here")
+        raise PodRejected(f"{field}.containers", "must have a container that is to run here")
     return tuple(found)
 
 
 def _local_names(annotations: Mapping[str, str], key: str) -> frozenset[str]:
-    """The containers that interLink runs in the cluster itself, so that they must not run here."""
+    """Return the containers that interLink runs in the cluster itself: they must not run here."""
     names = annotations.get(LOCAL_CONTAINERS if key == "containers" else LOCAL_INIT_CONTAINERS)
     return frozenset(name.strip() for name in names.split(",")) if names else frozenset()
 
 
-def _kind(raw: Mapping[str, Any], key: str, where: str) -> str:
+def _read_kind(raw: Mapping[str, Any], key: str, field: str) -> str:
     policy = raw.get("restartPolicy")
     if policy is None or policy == "":
         return MAIN if key == "containers" else INIT
     if key == "containers":
-        raise PodRejected(f"{where}.restartPolicy", "only the pod and init containers may have one")
+        raise PodRejected(f"{field}.restartPolicy", "only the pod and init containers may have one")
     if policy != "Always":
-        raise PodRejected(f"{where}.restartPolicy", "must be Always or absent on an init container")
+        raise PodRejected(f"{field}.restartPolicy", "must be Always or absent on an init container")
     return SIDECAR
 
 
-def _read_volumes(spec: Mapping[str, Any], where: str) -> tuple[Volume, ...]:
+def _read_volumes(spec: Mapping[str, Any], field: str) -> tuple[Volume, ...]:
     volumes: dict[str, Volume] = {}
-    for index, raw in enumerate(list_at(spec, "volumes", where)):
+    for index, raw in enumerate(list_at(spec, "volumes", field)):
         if type(raw) is not dict:
-            raise wrong(f"{where}.volumes[{index}]", "an object", raw)
+            raise wrong(f"{field}.volumes[{index}]", "an object", raw)
         name = raw.get("name")
         if type(name) is not str or not is_label(name):
-            raise PodRejected(f"{where}.volumes[{index}].name", LABEL_RULE)
+            raise PodRejected(f"{field}.volumes[{index}].name", LABEL_RULE)
         if name in volumes:
-            raise PodRejected(f"{where}.volumes[{index}].name", f"another volume is named '{name}'")
-        volumes[name] = _read_volume(raw, name, where, index)
+            raise PodRejected(f"{field}.volumes[{index}].name", f"another volume is named '{name}'")
+        volumes[name] = _read_volume(raw, name, field, index)
     return tuple(volumes.values())
 
 
-def _read_volume(raw: Mapping[str, Any], name: str, where: str, index: int) -> Volume:
-    """A volume without any source is an emptyDir, as the API server has it."""
+def _read_volume(raw: Mapping[str, Any], name: str, field: str, index: int) -> Volume:
+    """Read a volume; one without any source is an emptyDir, as the API server has it."""
     kind = "emptyDir"
     source: object = None
     for key, value in raw.items():
         if key != "name" and value is not None:
             if source is not None:
-                raise PodRejected(f"{where}.volumes[{index}]", f"is both {kind} and {key}")
+                raise PodRejected(f"{field}.volumes[{index}]", f"is both {kind} and {key}")
             kind, source = key, value
     if source is None:
         return Volume(name, kind, {})
     if type(source) is not dict:
-        raise wrong(f"{where}.volumes[{index}].{kind}", "an object", source)
+        raise wrong(f"{field}.volumes[{index}].{kind}", "an object", source)
     return Volume(name, kind, source)
 
 
-def _restart_policy(spec: Mapping[str, Any], where: str) -> str:
-    policy = text_at(spec, "restartPolicy", where) or "Always"
+def _read_restart_policy(spec: Mapping[str, Any], field: str) -> str:
+    policy = text_at(spec, "restartPolicy", field) or "Always"
     if policy not in _RESTART_POLICIES:
-        raise one_of(f"{where}.restartPolicy", _RESTART_POLICIES, policy)
+        raise one_of(f"{field}.restartPolicy", _RESTART_POLICIES, policy)
     return policy
 
 
-def _hostname(spec: Mapping[str, Any], where: str, pod_name: str) -> str:
+def _read_hostname(spec: Mapping[str, Any], field: str, pod_name: str) -> str:
     """Return the pod's host name: its own, else what fits of its name."""
-    hostname = text_at(spec, "hostname", where)
+    hostname = text_at(spec, "hostname", field)
     if not hostname:
         return pod_name[:63].rstrip("-.")
     if not is_label(hostname):
-        raise PodRejected(f"{where}.hostname", LABEL_RULE)
+        raise PodRejected(f"{field}.hostname", LABEL_RULE)
     return hostname
 
 
-def _host_aliases(spec: Mapping[str, Any], where: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def _read_host_aliases(
+    spec: Mapping[str, Any], field: str
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
     aliases: list[tuple[str, tuple[str, ...]]] = []
-    for index, raw in enumerate(objects_at(spec, "hostAliases", where)):
-        place = f"{where}.hostAliases[{index}]"
-        ip = text_at(raw, "ip", place)
+    for index, raw in enumerate(objects_at(spec, "hostAliases", field)):
+        subfield = f"{field}.hostAliases[{index}]"
+        ip = text_at(raw, "ip", subfield)
         try:
             ip_address(ip)
         except ValueError:
-            raise PodRejected(f"{place}.ip", "must be an IP address") from None
-        names = texts_at(raw, "hostnames", place)
+            raise PodRejected(f"{subfield}.ip", "must be an IP address") from None
+        names = texts_at(raw, "hostnames", subfield)
         for position, name in enumerate(names):
             if not is_subdomain(name):
-                raise PodRejected(f"{place}.hostnames[{position}]", SUBDOMAIN_RULE)
+                raise PodRejected(f"{subfield}.hostnames[{position}]", SUBDOMAIN_RULE)
         aliases.append((ip, tuple(names)))
     return tuple(aliases)
 
 
-def _tolerations(spec: Mapping[str, Any], where: str) -> tuple[Mapping[str, object], ...]:
-    tolerations = list_at(spec, "tolerations", where)
+def _read_tolerations(spec: Mapping[str, Any], field: str) -> tuple[Mapping[str, object], ...]:
+    tolerations = list_at(spec, "tolerations", field)
     for index, toleration in enumerate(tolerations):
         if type(toleration) is not dict:
-            raise wrong(f"{where}.tolerations[{index}]", "an object", toleration)
+            raise wrong(f"{field}.tolerations[{index}]", "an object", toleration)
         for key in _TOLERATION_TEXTS:
             if key in toleration and type(toleration[key]) is not str:
-                text_at(toleration, key, f"{where}.tolerations[{index}]")  # refuses all but null
+                text_at(toleration, key, f"{field}.tolerations[{index}]")  # refuses all but null
     return tuple(tolerations)
 
 
-def _pull_secrets(spec: Mapping[str, Any], where: str) -> tuple[str, ...]:
+def _read_pull_secrets(spec: Mapping[str, Any], field: str) -> tuple[str, ...]:
     names = [
-        text_at(raw, "name", f"{where}.imagePullSecrets[{index}]")
-        for index, raw in enumerate(objects_at(spec, "imagePullSecrets", where))
+        text_at(raw, "name", f"{field}.imagePullSecrets[{index}]")
+        for index, raw in enumerate(objects_at(spec, "imagePullSecrets", field))
     ]
     return tuple(name for name in names if name)

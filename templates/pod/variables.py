@@ -1,7 +1,7 @@
 """The environment variables of a container, resolved to their final values.
 
-Two readers: interLink has resolved most already (``received_variables``), a plain manifest leaves
-everything to us (``resolved_variables``).
+Two readers: interLink has resolved most already (``read_variables``), a plain manifest leaves
+everything to us (``resolve_variables``).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from templates.pod.model import Content
 _NAME_RULE = "must be a name without '=' and NUL"
 
 
-class Asked(NamedTuple):
+class ContainerResources(NamedTuple):
     """The resources of a container whose other parts are not read yet."""
 
     name: str
@@ -27,11 +27,11 @@ class Asked(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What variables can refer to."""
+    """The objects that variables can refer to."""
 
     pod: PodFields
     spec: Mapping[str, Any]
-    where: str  # the path of ``spec``
+    field: str  # the path of ``spec``
     config_maps: Mapping[str, Content]
     secrets: Mapping[str, Content]
 
@@ -39,8 +39,8 @@ class Context(NamedTuple):
 VariableReader = Callable[[Context, dict[str, Any], str], dict[str, str]]
 
 
-def received_variables(context: Context, container: dict[str, Any], where: str) -> dict[str, str]:
-    """The variables of a create request: values are final and must not be expanded again.
+def read_variables(context: Context, container: dict[str, Any], field: str) -> dict[str, str]:
+    """Read the variables of a create request: final values, which must not be expanded again.
 
     ``envFrom`` is passed over, because interLink has merged it into ``env``.
     """
@@ -48,12 +48,12 @@ def received_variables(context: Context, container: dict[str, Any], where: str) 
     if entries is None:
         return {}
     if type(entries) is not list:
-        raise wrong(f"{where}.env", "a list", entries)
-    return _plain_variables(entries) or _received_one_by_one(context, container, entries, where)
+        raise wrong(f"{field}.env", "a list", entries)
+    return _read_plain(entries) or _read_one_by_one(context, container, entries, field)
 
 
-def _plain_variables(entries: list[Any]) -> dict[str, str]:
-    """All variables if every one is a plain name with a plain value, else none.
+def _read_plain(entries: list[Any]) -> dict[str, str]:
+    """Return all variables if every one is a plain name with a plain value, else none.
 
     That is how nearly all requests are, and checking them together takes a third of the time.
     """
@@ -67,131 +67,135 @@ def _plain_variables(entries: list[Any]) -> dict[str, str]:
     return env
 
 
-def _received_one_by_one(
-    context: Context, container: Mapping[str, Any], entries: list[Any], where: str
+def _read_one_by_one(
+    context: Context, container: Mapping[str, Any], entries: list[Any], field: str
 ) -> dict[str, str]:
     env: dict[str, str] = {}
     for index, entry in enumerate(entries):
         if type(entry) is not dict:
-            raise wrong(f"{where}.env[{index}]", "an object", entry)
-        _add(context, container, entry, f"{where}.env[{index}]", env)
+            raise wrong(f"{field}.env[{index}]", "an object", entry)
+        _add_variable(context, container, entry, f"{field}.env[{index}]", env)
     return env
 
 
-def _add(
+def _add_variable(
     context: Context,
     container: Mapping[str, Any],
     entry: Mapping[str, Any],
-    where: str,
+    field: str,
     env: dict[str, str],
 ) -> None:
-    """Add what is not a plain name with a plain value."""
-    name = _variable_name(entry, where)
-    value: Optional[str] = text_at(entry, "value", where)
+    """Add a variable that is not a plain name with a plain value."""
+    name = _read_name(entry, field)
+    value: Optional[str] = text_at(entry, "value", field)
     if not value and entry.get("valueFrom") is not None:
-        value = _referred(context, container, entry, where)
+        value = _resolve_reference(context, container, entry, field)
     if value is not None:
         env[name] = value
 
 
-def _variable_name(entry: Mapping[str, Any], where: str) -> str:
-    name = text_at(entry, "name", where)
+def _read_name(entry: Mapping[str, Any], field: str) -> str:
+    name = text_at(entry, "name", field)
     if not name or "=" in name or "\0" in name:
-        raise PodRejected(f"{where}.name", _NAME_RULE)
+        raise PodRejected(f"{field}.name", _NAME_RULE)
     return name
 
 
-def resolved_variables(context: Context, container: dict[str, Any], where: str) -> dict[str, str]:
-    """The variables of a plain manifest, in the order in which the kubelet resolves them.
+def resolve_variables(context: Context, container: dict[str, Any], field: str) -> dict[str, str]:
+    """Resolve the variables of a plain manifest, in the order of the kubelet.
 
     A value may refer to variables above it. Variables of services are not made up: a job cannot
     reach the cluster's network.
     """
     env: dict[str, str] = {}
-    for index, source in enumerate(objects_at(container, "envFrom", where)):
-        _add_all(context, source, f"{where}.envFrom[{index}]", env)
-    for index, entry in enumerate(objects_at(container, "env", where)):
-        place = f"{where}.env[{index}]"
-        value = text_at(entry, "value", place)
+    for index, source in enumerate(objects_at(container, "envFrom", field)):
+        _add_from_source(context, source, f"{field}.envFrom[{index}]", env)
+    for index, entry in enumerate(objects_at(container, "env", field)):
+        subfield = f"{field}.env[{index}]"
+        value = text_at(entry, "value", subfield)
         if value:
-            env[_variable_name(entry, place)] = expand(value, env, f"{place}.value")
+            env[_read_name(entry, subfield)] = expand(value, env, f"{subfield}.value")
         else:
-            _add(context, container, entry, place, env)
+            _add_variable(context, container, entry, subfield, env)
     return env
 
 
-def _add_all(context: Context, source: Mapping[str, Any], where: str, env: dict[str, str]) -> None:
-    prefix = text_at(source, "prefix", where)
+def _add_from_source(
+    context: Context, source: Mapping[str, Any], field: str, env: dict[str, str]
+) -> None:
+    prefix = text_at(source, "prefix", field)
     if "=" in prefix or "\0" in prefix:
-        raise PodRejected(f"{where}.prefix", _NAME_RULE)
+        raise PodRejected(f"{field}.prefix", _NAME_RULE)
     kinds = [kind for kind in ("configMapRef", "secretRef") if source.get(kind) is not None]
     if len(kinds) != 1:
-        raise PodRejected(where, "must have either configMapRef or secretRef")
-    place = f"{where}.{kinds[0]}"
-    data = _object(context, kinds[0], object_at(source, kinds[0], where), place)
+        raise PodRejected(field, "must have either configMapRef or secretRef")
+    subfield = f"{field}.{kinds[0]}"
+    data = _find_data(context, kinds[0], object_at(source, kinds[0], field), subfield)
     for key, value in (data or {}).items():
-        env[prefix + key] = _decoded(value, place, key)
+        env[prefix + key] = _decode_value(value, subfield, key)
 
 
-def _referred(
-    context: Context, container: Mapping[str, Any], entry: Mapping[str, Any], where: str
+def _resolve_reference(
+    context: Context, container: Mapping[str, Any], entry: Mapping[str, Any], field: str
 ) -> Optional[str]:
-    """The value that ``valueFrom`` asks for; None when it is optional and not there."""
-    place = f"{where}.valueFrom"
-    source = object_at(entry, "valueFrom", where)
+    """Return the value that ``valueFrom`` refers to; None if it is optional and missing."""
+    subfield = f"{field}.valueFrom"
+    source = object_at(entry, "valueFrom", field)
     kinds = [kind for kind, ref in source.items() if ref is not None]
     if len(kinds) != 1:
-        raise PodRejected(place, "must have exactly one source")
+        raise PodRejected(subfield, "must have exactly one source")
     kind = kinds[0]
     if kind in ("fieldRef", "resourceFieldRef"):
-        own = text_at(container, "name", where)
-        return reference_value(context.pod, _asked(context), source, place, own=own)
+        own = text_at(container, "name", field)
+        return reference_value(
+            context.pod, _container_resources(context), source, subfield, own=own
+        )
     if kind not in ("configMapKeyRef", "secretKeyRef"):
-        raise PodRejected(place, f"{kind} is not supported")
-    place = f"{place}.{kind}"
-    ref = object_at(source, kind, f"{where}.valueFrom")
-    data = _object(context, kind, ref, place)
+        raise PodRejected(subfield, f"{kind} is not supported")
+    subfield = f"{subfield}.{kind}"
+    ref = object_at(source, kind, f"{field}.valueFrom")
+    data = _find_data(context, kind, ref, subfield)
     if data is None:
         return None
-    key = text_at(ref, "key", place)
+    key = text_at(ref, "key", subfield)
     if key in data:
-        return _decoded(data[key], place, key)
-    if flag_at(ref, "optional", place):
+        return _decode_value(data[key], subfield, key)
+    if flag_at(ref, "optional", subfield):
         return None
-    raise PodRejected(place, f"'{text_at(ref, 'name', place)}' has no key '{key}'")
+    raise PodRejected(subfield, f"'{text_at(ref, 'name', subfield)}' has no key '{key}'")
 
 
-def _object(
-    context: Context, kind: str, ref: Mapping[str, Any], where: str
+def _find_data(
+    context: Context, kind: str, ref: Mapping[str, Any], field: str
 ) -> Optional[Mapping[str, bytes]]:
-    """The data of the ConfigMap or Secret; None when it is optional and not there."""
-    name = text_at(ref, "name", where)
+    """Return the data of the ConfigMap or Secret; None if it is optional and missing."""
+    name = text_at(ref, "name", field)
     in_secret = kind.startswith("secret")
     content = (context.secrets if in_secret else context.config_maps).get(name)
     if content is not None:
         return content.data
-    if flag_at(ref, "optional", where):
+    if flag_at(ref, "optional", field):
         return None
-    thing = "Secret" if in_secret else "ConfigMap"
-    raise PodRejected(where, f"there is no {thing} '{name}' with the pod")
+    title = "Secret" if in_secret else "ConfigMap"
+    raise PodRejected(field, f"there is no {title} '{name}' with the pod")
 
 
-def _decoded(value: bytes, where: str, key: str) -> str:
+def _decode_value(value: bytes, field: str, key: str) -> str:
     try:
         text = value.decode("utf-8")
     except UnicodeDecodeError:
-        raise PodRejected(where, f"key '{key}' is not text, as a variable must be") from None
+        raise PodRejected(field, f"key '{key}' is not text, as a variable must be") from None
     if "\0" in text:
-        raise PodRejected(where, f"key '{key}' has a NUL character, which no variable can have")
+        raise PodRejected(field, f"key '{key}' has a NUL character, which no variable can have")
     return text
 
 
-def _asked(context: Context) -> Iterator[Asked]:
-    """The resources of all containers of the pod; read only when somebody refers to them."""
+def _container_resources(context: Context) -> Iterator[ContainerResources]:
+    """Yield the resources of all containers; read only when a variable refers to them."""
     for key in ("initContainers", "containers"):
-        for index, container in enumerate(objects_at(context.spec, key, context.where)):
-            place = f"{context.where}.{key}[{index}]"
-            resources = object_at(container, "resources", place)
-            requests = quantities_at(resources, "requests", f"{place}.resources")
-            limits = quantities_at(resources, "limits", f"{place}.resources")
-            yield Asked(text_at(container, "name", place), requests, limits)
+        for index, container in enumerate(objects_at(context.spec, key, context.field)):
+            subfield = f"{context.field}.{key}[{index}]"
+            resources = object_at(container, "resources", subfield)
+            requests = quantities_at(resources, "requests", f"{subfield}.resources")
+            limits = quantities_at(resources, "limits", f"{subfield}.resources")
+            yield ContainerResources(text_at(container, "name", subfield), requests, limits)
