@@ -21,7 +21,7 @@ from plugin_server.state.pools import Pools
 from plugin_server.state.rejections import Refusals
 from templates.common.errors import PodRejected
 from templates.job.model import Job
-from templates.job.status import Identity, accepted
+from templates.job.status import JobIdentity, accepted_status
 from templates.pod.create_request import read_create_request
 from templates.pod.model import Pod
 from templates.protocol.publications import Config
@@ -148,8 +148,10 @@ class Creates:
         refused = self._handover.send(pool, job, max(deadline - time.monotonic(), 0.0))
         if refused is not None:
             raise refused
-        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
-        self._table.enter(pool, accepted(identity))
+        identity = JobIdentity(
+            job.name, job.uid, job.namespace, job.pod, job.containers, job.origin
+        )
+        self._table.enter(pool, accepted_status(identity))
         logger.info("%s: taken by pool %s", job.name, pool, extra={"job": job.name})
         return job.name
 

@@ -16,7 +16,7 @@ from templates.job.status import (
     STARTING,
     SUBMITTING,
     ContainerStatus,
-    Identity,
+    JobIdentity,
     JobStatus,
     Version,
 )
@@ -44,11 +44,11 @@ def is_over(outlook: Outlook, said: JobState) -> bool:
     """
     if outlook.phase == ENDED:
         return True
-    may_return = said.told and outlook.starts_again and not outlook.deleting
+    may_return = said.terminated_by_signal and outlook.starts_again and not outlook.deleting
     return bool(said.finished_ms) and not may_return
 
 
-def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> JobStatus:
+def status_of(job: JobIdentity, outlook: Outlook, said: JobState, records: int) -> JobStatus:
     """The status of a job; once it has ended, every container has ended too."""
     phase = _phase(outlook, said)
     run = said.run
@@ -58,7 +58,7 @@ def status_of(job: Identity, outlook: Outlook, said: JobState, records: int) -> 
     exit_code = said.exit_code if said.finished_ms else outlook.exit_code
     message = said.message or outlook.message
     states = _states(job, said, _waiting(phase, outlook))
-    if said.told and phase == ENDED and outlook.message:
+    if said.terminated_by_signal and phase == ENDED and outlook.message:
         message = f"{outlook.message}: {said.message}"
         states = [_with_cause(state, said.message, message) for state in states]
     if phase == ENDED:
@@ -103,7 +103,7 @@ def _waiting(phase: str, outlook: Outlook) -> ContainerState:
     return ContainerState("", reason=STARTING)
 
 
-def _states(job: Identity, said: JobState, waiting: ContainerState) -> list[ContainerState]:
+def _states(job: JobIdentity, said: JobState, waiting: ContainerState) -> list[ContainerState]:
     known = said.containers
     return [known.get(name) or waiting._replace(name=name) for name, _, _ in job.containers]
 
@@ -115,7 +115,7 @@ def _with_cause(state: ContainerState, words: str, cause: str) -> ContainerState
     return state._replace(end=state.end._replace(message=state.end.message.replace(words, cause)))
 
 
-def _ended(states: Sequence[ContainerState], job: Identity, by_job: End) -> list[ContainerState]:
+def _ended(states: Sequence[ContainerState], job: JobIdentity, by_job: End) -> list[ContainerState]:
     """The containers of a job that is over: what has no end of its own gets the job's.
 
     A job that failed has at least one container that failed: it may have ended by its deadline

@@ -150,7 +150,7 @@ class Polling:
                 words = f"the job ended at {clock(at_ms)} without a record of its end: {words}"
             if sighting.reason:
                 words = f"{sighting.reason}: {words}"
-            elif entry.said.told and sighting.if_told:
+            elif entry.said.terminated_by_signal and sighting.if_told:
                 words = f"{sighting.if_told}: {words}"
             code = sighting.exit_code or 1
         entry.look(
@@ -163,7 +163,7 @@ class Polling:
 
 def _was_told(entry: Entry) -> bool:
     """Whether its script was told to end, and has: its cause is still to be learned."""
-    return entry.said.told and not entry.has_ended
+    return entry.said.terminated_by_signal and not entry.has_ended
 
 
 def clock(at_ms: int) -> str:

@@ -16,7 +16,7 @@ from submitter.jobs.job_status import Outlook, is_over, status_of
 from submitter.store.journal import Tombstone
 from templates.job.model import Job
 from templates.job.records import JobState, Record, fold
-from templates.job.status import ENDED, Identity, JobStatus, accepted
+from templates.job.status import ENDED, JobIdentity, JobStatus, accepted_status
 from templates.protocol.publications import dump_status
 
 
@@ -108,9 +108,11 @@ class Entry:
         job = self.job
         if job is None:
             raise ValueError(f"{self.name} has no status but its last one")
-        identity = Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
+        identity = JobIdentity(
+            job.name, job.uid, job.namespace, job.pod, job.containers, job.origin
+        )
         if not self.records and self.outlook._replace(starts_again=False) == _NOTHING_YET:
-            return accepted(identity)
+            return accepted_status(identity)
         return status_of(identity, self.outlook, self.said, len(self.records))
 
     @property

@@ -32,7 +32,7 @@ from submitter.common.filelock import locked
 from submitter.common.fsync import sync_below
 from submitter.store.inbox import Accepted
 from templates.common.errors import WireError, one_line
-from templates.job.directory import REQUEST, misplaced, write_file, write_job
+from templates.job.directory import REQUEST, find_path_conflict, write_file, write_job
 from templates.job.model import Job
 from templates.protocol.messages import (
     DELETED,
@@ -106,7 +106,7 @@ class Journal:
             return Refusal(DELETED, "the pod's deletion came before its creation", False)
         if self.has(job.name):
             return KNOWN
-        wrong = misplaced([file.path for file in job.files])
+        wrong = find_path_conflict([file.path for file in job.files])
         if wrong:
             return Refusal(MALFORMED, f"its files cannot be written: {wrong}", False)
         return JOURNALED

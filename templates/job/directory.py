@@ -1,4 +1,4 @@
-"""A job's directory as it is before its script runs: nobody else can look into it."""
+"""A job's directory as it is before its script runs: only its owner can look into it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Union
 from templates.common.names import has_long_name
 from templates.job.model import Job
 
-REQUEST = "request.json"  # what a submitter writes beside the script
+REQUEST = "request.json"  # a submitter writes it beside the script
 
 _LONGEST_PATH = 3072  # bytes; leaves room for the job's directory itself
 _PRIVATE_FILE = 0o600
@@ -18,7 +18,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 def write_job(job: Job, directory: Union[str, os.PathLike[str]]) -> None:
-    """Make the directory, with the script and everything that has to lie beside it."""
+    """Make the directory, with the script and the files beside it."""
     directory = os.fspath(directory)
     os.makedirs(directory, _PRIVATE_FOLDER)
     write_file(f"{directory}/job.sh", job.script.encode(), 0o700)
@@ -28,8 +28,8 @@ def write_job(job: Job, directory: Union[str, os.PathLike[str]]) -> None:
         write_file(f"{directory}/{file.path}", file.content, file.mode)
 
 
-def misplaced(paths: Iterable[str]) -> str:
-    """Why a job's files cannot all be where they are to be, in a few words; empty if they can."""
+def find_path_conflict(paths: Iterable[str]) -> str:
+    """Return why a job's files cannot all be written at their paths; empty if they can."""
     files, folders = {"job.sh", REQUEST}, {""}
     for path in paths:
         above = path.split("/")[:-1]
@@ -47,7 +47,7 @@ def misplaced(paths: Iterable[str]) -> str:
 
 
 def write_file(path: str, content: bytes, mode: int = _PRIVATE_FILE) -> None:
-    """A new file of exactly this mode, whatever the umask."""
+    """Write a new file of exactly this mode, whatever the umask."""
     descriptor = os.open(path, _NEW, _PRIVATE_FILE)
     try:
         view = memoryview(content)
@@ -60,7 +60,7 @@ def write_file(path: str, content: bytes, mode: int = _PRIVATE_FILE) -> None:
 
 
 def _make_folders(directory: str, folder: str, made: set[str]) -> None:
-    """Private, but for what containers see: there everybody may look, whoever they run as."""
+    """Make private folders; those that containers see are readable by every user they run as."""
     if folder in made:
         return
     _make_folders(directory, folder.rpartition("/")[0], made)

@@ -1,6 +1,6 @@
-"""What goes to a site: a job, as values that every program can read.
+"""A job: plain values that every program can read, as they are sent to a site.
 
-How a pod becomes one is in ``job_build.py``, which sites need not load.
+``translation/build.py`` makes one from a pod; sites need not load it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class File(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a submitter needs to run a pod, and nothing of Kubernetes."""
+    """All that a submitter needs to run a pod, and nothing of Kubernetes."""
 
     name: str
     uid: str
@@ -34,27 +34,27 @@ class Job(NamedTuple):
     script: str
     """job.sh, the whole life of the pod; the scheduler gets only a stub that starts it."""
     files: tuple[File, ...]
-    """What goes with the script, relative to the job's directory."""
+    """Files beside the script, relative to the job's directory."""
     cpu_milli: int
     memory_bytes: int
     gpus: Mapping[str, int]
     wall_time_s: Optional[int]
     other_resources: Mapping[str, str]
     annotations: Mapping[str, str]
-    """What the pod says to the backend, by the name after the slash."""
+    """The pod's annotations for the backend, by the name after the slash."""
     containers: tuple[tuple[str, str, str], ...]
-    """Name, kind and image of each, in the order of the pod: what a status has to list."""
+    """Name, kind and image of each, in the order of the pod, as a status lists them."""
     grace_period_s: int
     """Between TERM and KILL when the pod is deleted."""
     host_paths: tuple[str, ...]
-    """What it mounts of the site's own files, as the pod names them."""
+    """The site's own files that it mounts, as the pod names them."""
     privileged: bool
-    """Whether a container asks for rights that a site has to grant."""
+    """A container requests rights that a site has to grant."""
     origin: str = ""
-    """The cluster that the pod belongs to; empty where nobody has said."""
+    """The cluster that the pod belongs to; empty if unknown."""
 
 
-def halves(script: str) -> tuple[str, str]:
+def split_script(script: str) -> tuple[str, str]:
     """Split a job.sh into the pod's own half and the functions, which many scripts share.
 
     A message has equal functions once. To compress whole scripts instead takes six times the CPU at

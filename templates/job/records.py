@@ -1,4 +1,4 @@
-"""Reading back what job scripts report: the other end of ``record`` in jobs/core.sh.j2.
+"""The records of job scripts, read back: written by ``record`` in script/bash/core.sh.j2.
 
 A record is one line; it stands in the job's own list and in a file of the spool directory. Nothing
 that lies there is trusted: a torn, empty, repeated or foreign file is no record, and the order of
@@ -24,7 +24,7 @@ _LONGEST_LINE = 16 * 1024  # a message of 4 KiB is 8 KiB of hexadecimal
 
 
 class Record(NamedTuple):
-    """One line of a job script's."""
+    """One line of a job script's report."""
 
     job: str
     run: int  # when the script was started, in ms: a later run's records replace an earlier one's
@@ -35,7 +35,7 @@ class Record(NamedTuple):
 
 
 class End(NamedTuple):
-    """How a container ended."""
+    """The end of a container."""
 
     exit_code: int
     signal: int
@@ -46,7 +46,7 @@ class End(NamedTuple):
 
 
 class ContainerState(NamedTuple):
-    """What is known of a container."""
+    """The state of a container, as far as its records tell."""
 
     name: str
     state: str = WAITING
@@ -61,20 +61,20 @@ class ContainerState(NamedTuple):
 
 
 class JobState(NamedTuple):
-    """What is known of a job from its records."""
+    """The state of a job, as far as its records tell."""
 
     run: int = 0
     node: str = ""
     started_ms: int = 0
-    finished_ms: int = 0  # 0: not over, as far as the script has said
+    finished_ms: int = 0  # 0: not over, as far as its records tell
     exit_code: int = 0
     message: str = ""
-    told: bool = False  # it ended because the batch system had told it to
+    terminated_by_signal: bool = False  # by the batch system's TERM
     containers: Mapping[str, ContainerState] = {}
 
 
 def parse_name(name: str) -> Optional[tuple[str, int, str, int]]:
-    """Job, run, stream and number from the name of a spool file; None for a foreign one."""
+    """Parse job, run, stream and number of a spool file's name; None if it is foreign."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -82,10 +82,10 @@ def parse_name(name: str) -> Optional[tuple[str, int, str, int]]:
 
 
 def parse(line: bytes) -> Optional[Record]:
-    """The record in a line; None when there is none, or not all of it."""
+    """Parse the record in a line; None if there is none, or not all of it."""
     if len(line) > _LONGEST_LINE:
         return None
-    # What a writer that died left of its line may stand in front of this one.
+    # A torn line of a writer that died may stand in front of this one.
     try:
         parts = line[max(line.rfind(_START), 0) :].decode("ascii").split()
     except UnicodeDecodeError:
@@ -103,88 +103,92 @@ def parse(line: bytes) -> Optional[Record]:
 
 
 def parse_lines(content: bytes) -> list[Record]:
-    """All the records of a file, whatever stands between them."""
+    """Parse all records of a file, whatever stands between them."""
     return [record for record in map(parse, content.splitlines()) if record is not None]
 
 
 def fold(records: Iterable[Record]) -> JobState:
-    """The state of one job from all of its records, in any order and any number of times."""
+    """Compute the state of one job from its records, in any order and with repetitions."""
     latest = [record for record in records if record.stream != "again"]
     run = max((record.run for record in latest), default=0)
-    ordered = sorted({(r.stream, r.number): r for r in latest if r.run == run}.values(), key=_place)
+    ordered = sorted(
+        {(r.stream, r.number): r for r in latest if r.run == run}.values(), key=_sort_key
+    )
     state = JobState(run=run)
     containers: dict[str, ContainerState] = {}
     for record in ordered:
         kind, _, name = record.stream.partition(".")
         if kind == "job":
-            state = _with_job(state, record)
+            state = _apply_job(state, record)
         elif kind == "c":
-            containers[name] = _with_change(containers.get(name) or ContainerState(name), record)
+            containers[name] = _apply_change(containers.get(name) or ContainerState(name), record)
         elif name in containers:
-            containers[name] = _with_readiness(containers[name], record)
+            containers[name] = _apply_readiness(containers[name], record)
     return state._replace(containers=containers)
 
 
-def _place(record: Record) -> tuple[bool, str, int]:
-    """Readiness after the changes of state that it belongs to."""
+def _sort_key(record: Record) -> tuple[bool, str, int]:
+    """Sort readiness after the changes of state that it belongs to."""
     return record.stream.startswith("r."), record.stream, record.number
 
 
-def _with_job(state: JobState, record: Record) -> JobState:
+def _apply_job(state: JobState, record: Record) -> JobState:
     if record.values.get("state") == "started":
         return state._replace(node=record.values.get("node", ""), started_ms=record.at_ms)
     if record.values.get("state") == "finished":
         return state._replace(
             finished_ms=record.at_ms,
-            exit_code=_number(record, "exit"),
-            message=_text(record, "message"),
-            told=record.values.get("told") == "1",
+            exit_code=_read_number(record, "exit"),
+            message=_read_text(record, "message"),
+            terminated_by_signal=record.values.get("told") == "1",
         )
     return state
 
 
-def _with_change(state: ContainerState, record: Record) -> ContainerState:
+def _apply_change(state: ContainerState, record: Record) -> ContainerState:
     values = record.values
     before = state.end or state.last_end
-    fresh = ContainerState(state.name, restarts=_number(record, "restarts"), last_end=before)
+    fresh = ContainerState(state.name, restarts=_read_number(record, "restarts"), last_end=before)
     kind = values.get("state")
     if kind == WAITING:
-        return fresh._replace(reason=values.get("reason", ""), message=_text(record, "message"))
+        return fresh._replace(
+            reason=values.get("reason", ""), message=_read_text(record, "message")
+        )
     if kind == RUNNING:
         return fresh._replace(
             state=RUNNING,
-            started_ms=_number(record, "started"),
+            started_ms=_read_number(record, "started"),
             begun=values.get("begun") == "1",
             ready=values.get("ready") == "1",
         )
     if kind == TERMINATED:
-        code = _number(record, "exit")
+        code = _read_number(record, "exit")
         end = End(
             exit_code=code,
             signal=code - 128 if 128 < code < 193 else 0,  # as a shell tells it
             reason=values.get("reason", ""),
-            message=_text(record, "message"),
-            started_ms=_number(record, "started"),
-            finished_ms=_number(record, "finished"),
+            message=_read_text(record, "message"),
+            started_ms=_read_number(record, "started"),
+            finished_ms=_read_number(record, "finished"),
         )
         return fresh._replace(state=TERMINATED, end=end)
     return state
 
 
-def _with_readiness(state: ContainerState, record: Record) -> ContainerState:
-    """Readiness belongs to one start of the container, and only while it runs."""
-    if state.state != RUNNING or _number(record, "restarts") != state.restarts:
+def _apply_readiness(state: ContainerState, record: Record) -> ContainerState:
+    """Apply readiness, which belongs to one start of the container while it runs."""
+    if state.state != RUNNING or _read_number(record, "restarts") != state.restarts:
         return state
     values = record.values
     return state._replace(begun=values.get("begun") == "1", ready=values.get("ready") == "1")
 
 
-def _number(record: Record, key: str) -> int:
+def _read_number(record: Record, key: str) -> int:
     text = record.values.get(key, "")
     return int(text) if _NUMBER.fullmatch(text) else 0
 
 
-def _text(record: Record, key: str) -> str:
+def _read_text(record: Record, key: str) -> str:
     try:
         return bytes.fromhex(record.values.get(key, "")).decode(errors="replace")
     except ValueError:

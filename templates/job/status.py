@@ -1,4 +1,4 @@
-"""What is known of a job, as submitters publish it and the plugin keeps it."""
+"""The status of a job, as submitters publish it and the plugin keeps it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = (INIT, SIDECAR, MAIN)
 
 _SHORT_ENOUGH = 2048  # characters of names and images, of containers that are kept
 
-# Reasons of waiting containers that we give ourselves; the others come from job scripts.
+# Reasons of waiting containers that are set here; the others come from job scripts.
 NOT_READY = "NotReady"  # it runs
 SUBMITTING = "Submitting"
 IN_QUEUE = "Queued"
@@ -29,7 +29,7 @@ INITIALIZING = "PodInitializing"
 
 
 class Version(NamedTuple):
-    """How far a status has come: of two for the same job, the greater one is the later."""
+    """The progress of a status: of two for the same job, the greater one is the later."""
 
     run: int = 0  # when its script was started, in ms: a job that a site requeues starts anew
     phase: int = 0  # index in PHASES
@@ -37,7 +37,7 @@ class Version(NamedTuple):
 
 
 class ContainerStatus(NamedTuple):
-    """A container of the pod, and what is known of it."""
+    """A container of the pod, and its state."""
 
     kind: str  # one of KINDS
     image: str
@@ -45,7 +45,7 @@ class ContainerStatus(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """All that anyone asks about a job."""
+    """The whole status of a job."""
 
     job: str
     uid: str
@@ -56,17 +56,17 @@ class JobStatus(NamedTuple):
     native: str  # the job's identity in the batch system, empty before it has one
     node: str
     reason: str  # of a job that has not started: one word
-    message: str  # what the batch system or the job has to say
+    message: str  # of the batch system or the job
     started_ms: int
     finished_ms: int
     exit_code: int
-    deleting: bool  # its end was asked for
+    deleting: bool  # its deletion was requested
     containers: tuple[ContainerStatus, ...]
     origin: str = ""  # the cluster that its pod belongs to
 
 
-class Identity(NamedTuple):
-    """What was journaled of a job that its status needs."""
+class JobIdentity(NamedTuple):
+    """The journaled fields of a job that its status needs."""
 
     job: str
     uid: str
@@ -76,13 +76,13 @@ class Identity(NamedTuple):
     origin: str = ""
 
 
-def accepted(job: Identity) -> JobStatus:
-    """Return the status of a job that its site has just taken.
+def accepted_status(job: JobIdentity) -> JobStatus:
+    """Return the status of a job that its site has just accepted.
 
-    The plugin makes it as well as the site. What such jobs have in common is kept once.
+    The plugin makes it as well as the site. Parts that such jobs have in common are kept once.
     """
-    few = sum([len(name) + len(image) for name, _, image in job.containers]) <= _SHORT_ENOUGH
-    submitting = _submitting if few else _submitting.__wrapped__
+    is_short = sum([len(name) + len(image) for name, _, image in job.containers]) <= _SHORT_ENOUGH
+    submitting = _submitting_containers if is_short else _submitting_containers.__wrapped__
     return _ACCEPTED._replace(
         job=job.job,
         uid=job.uid,
@@ -94,8 +94,10 @@ def accepted(job: Identity) -> JobStatus:
 
 
 @lru_cache(maxsize=1024)
-def _submitting(containers: tuple[tuple[str, str, str], ...]) -> tuple[ContainerStatus, ...]:
-    """The containers of jobs that wait alike, once for all of them."""
+def _submitting_containers(
+    containers: tuple[tuple[str, str, str], ...],
+) -> tuple[ContainerStatus, ...]:
+    """Return the containers of pending jobs; equal ones are kept once."""
     waiting = ContainerState("", reason=SUBMITTING)
     return tuple(
         [

@@ -22,7 +22,7 @@ from templates.common.validation import (
     text_map_at,
     texts_at,
 )
-from templates.job.model import File, Job, halves
+from templates.job.model import File, Job, split_script
 from templates.job.status import KINDS
 from templates.nats.codec import ATTACHMENTS
 from templates.pod.model import MAIN
@@ -106,7 +106,7 @@ def create(jobs: Iterable[Job]) -> dict[str, Any]:
     attached: list[bytes] = []
     for job in jobs:
         described.append(describe(job))
-        attached += [half.encode() for half in halves(job.script)]
+        attached += [half.encode() for half in split_script(job.script)]
         attached += [file.content for file in job.files]
     return {"jobs": described, ATTACHMENTS: attached}
 

@@ -180,7 +180,7 @@ def test_a_job_that_is_removed(bench: Bench) -> None:
     seen = bench.ended(ticket)
     assert (seen.reason, seen.exit_code) == ("Removed", 143)
     assert "the machine is mine" in seen.message
-    assert bench.state(ticket).told
+    assert bench.state(ticket).terminated_by_signal
 
 
 def test_a_time_limit(site: RunningSite) -> None:

@@ -192,7 +192,7 @@ def test_a_term_reaches_the_script_alone(bench: Bench) -> None:
     state = bench.state(ticket)
     end = state.containers["main"].end
     assert end is not None
-    assert (end.exit_code, state.told) == (4, True)
+    assert (end.exit_code, state.terminated_by_signal) == (4, True)
 
 
 def test_a_kill_ends_it(bench: Bench) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from submitter.jobs.job_status import Outlook, status_of
 from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, End, JobState
-from templates.job.status import ENDED, QUEUED, STARTED, Identity, JobStatus
+from templates.job.status import ENDED, QUEUED, STARTED, JobIdentity, JobStatus
 from templates.pod.model import INIT, MAIN, SIDECAR
 from tests.unit.plugin_server.pod_builders import job_of
 
@@ -58,7 +58,7 @@ class Story:
         inits = [c for c in inits if dice.random() < 0.8]
         local = mains[1:] if dice.random() < 0.2 else []
         self._listed = [*inits, *(c for c in mains if c not in local)]
-        self._identity = Identity(
+        self._identity = JobIdentity(
             job_of(pod), pod["metadata"]["uid"], "team-a", "story", tuple(self._listed)
         )
         self.failed = False

@@ -16,7 +16,7 @@ from plugin_server.nats.bridge import Bridge
 from submitter.jobs.job_status import Outlook, status_of
 from templates.job.model import Job
 from templates.job.records import JobState
-from templates.job.status import ENDED, Identity, JobStatus
+from templates.job.status import ENDED, JobIdentity, JobStatus
 from templates.nats.connection import Link, Request
 from templates.nats.options import LinkSettings
 from templates.nats.subjects import (
@@ -216,5 +216,5 @@ def accepted(job: Job) -> JobStatus:
     return status_of(identity(job), Outlook(), JobState(), 0)
 
 
-def identity(job: Job) -> Identity:
-    return Identity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
+def identity(job: Job) -> JobIdentity:
+    return JobIdentity(job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)

@@ -14,13 +14,13 @@ from templates.job.status import (
     PHASES,
     QUEUED,
     STARTED,
-    Identity,
+    JobIdentity,
     JobStatus,
     Version,
-    accepted,
+    accepted_status,
 )
 
-JOB = Identity(
+JOB = JobIdentity(
     "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
     "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0",
     "ns",
@@ -59,9 +59,11 @@ def test_a_job_that_was_just_taken_waits_like_any_other() -> None:
     image = "i" * 5000
     odd = JOB._replace(origin="here", containers=((("main", "main", image)),))
     for job in (JOB, JOB, odd):
-        assert accepted(job) == status_of(job, Outlook(), JobState(), 0)
-    assert accepted(JOB).containers is accepted(JOB._replace(uid="other")).containers
-    assert accepted(odd).containers is not accepted(odd).containers  # a long one is not kept
+        assert accepted_status(job) == status_of(job, Outlook(), JobState(), 0)
+    assert accepted_status(JOB).containers is accepted_status(JOB._replace(uid="other")).containers
+    assert (
+        accepted_status(odd).containers is not accepted_status(odd).containers
+    )  # a long one is not kept
 
 
 def test_why_a_job_waits_is_told() -> None:

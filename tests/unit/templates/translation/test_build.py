@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from templates.common.errors import PodRejected
-from templates.job.model import Job, halves
+from templates.job.model import Job, split_script
 from templates.pod.create_request import read_create_request
 from templates.pod.user_manifests import read_manifests
 from templates.site.build_config import KUBERNETES, RUNTIMES, BuildConfig, Resources, Rules, Runtime
@@ -348,6 +348,6 @@ def test_the_functions_of_scripts_are_the_same_to_the_byte(runtime: str) -> None
     """So that they travel once in a message."""
     config = BuildConfig(runtime=Runtime(name=runtime))
     one, two = (job_of({"image": image}, config=config).script for image in ("one:1", "two:2"))
-    assert "".join(halves(one)) == one != two
-    assert halves(one)[1] == halves(two)[1]
-    assert len(halves(one)[1]) > len(halves(one)[0]) or runtime == KUBERNETES
+    assert "".join(split_script(one)) == one != two
+    assert split_script(one)[1] == split_script(two)[1]
+    assert len(split_script(one)[1]) > len(split_script(one)[0]) or runtime == KUBERNETES

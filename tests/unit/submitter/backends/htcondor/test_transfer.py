@@ -116,7 +116,7 @@ def test_a_stop_is_passed_on(tmp_path: Path) -> None:
     arrivals.unpack(job.name)
     assert log.read_bytes() == b"up\ntold\n"
     said = fold(parse_lines((there.directory / "records").read_bytes()))
-    assert said.told
+    assert said.terminated_by_signal
 
 
 # --- what comes back is data ----------------------------------------------------------------------
