@@ -1,8 +1,8 @@
-"""A pod as objects for another cluster: the second renderer of a ``Job``, beside ``script.py``.
+"""A pod as objects for another cluster: the second renderer of a ``Job``, beside ``job_script.py``.
 
-What came with the pod comes along: the values of its variables, its ConfigMaps, Secrets, projected
-volumes and its tokens are files by now, and become objects of the far cluster that belong to the
-far pod. Of the first cluster's names only those are left in it that people may want to read.
+Everything that came with the pod is sent along: the values of its variables, its ConfigMaps,
+Secrets, projected volumes and tokens are files by now, and become objects of the far cluster that
+belong to the far pod. Of the first cluster's names only those are kept that people want to read.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from templates.resolve.annotations import JobAnnotations
 from templates.resolve.credentials import pull_secret
 from templates.resolve.images import full_name
 from templates.resolve.resources import totals
-from templates.resolve.volumes import Source, sources
+from templates.resolve.volumes import VolumeSource, resolve_volumes
 from templates.site.build_config import BuildConfig
 
 SCRIPT = (
     "#!/bin/bash\n# The pod runs in the site's Kubernetes cluster, not by this script.\nexit 1\n"
 )
 CLAIM = "persistentVolumeClaim"
-LARGEST_OBJECT = 1024 * 1024 - 16 * 1024  # of data; what is around it has to fit, too
+LARGEST_OBJECT = 1024 * 1024 - 16 * 1024  # of data; leaves room for the rest of the object
 
 Json = dict[str, Any]
 
 
-def write(
+def render(
     job: str, pod: Pod, config: BuildConfig, annotations: JobAnnotations
 ) -> tuple[str, tuple[File, ...]]:
-    """What stands in for a script, and the file with the far cluster's objects."""
+    """Return a stub of a script, and the file with the far cluster's objects."""
     if annotations.pre_exec or annotations.tunnel_commands or annotations.singularity_commands:
         raise PodRejected("pod.metadata.annotations", "bash of the pod's own runs on no cluster")
     objects = _Objects(job)
@@ -48,36 +48,41 @@ def write(
     if volumes:
         spec["volumes"] = volumes
     secrets = [{"name": name} for name in config.kubernetes.pull_secrets]
-    secrets += [{"name": name} for name in _logins(pod, objects)]
+    secrets += [{"name": name} for name in _pull_secrets(pod, objects)]
     if secrets:
         spec["imagePullSecrets"] = secrets
     metadata = _metadata(job, pod, config)
     made = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-    text = json.dumps({"pod": made, "objects": objects.made}, separators=(",", ":"))
+    text = json.dumps({"pod": made, "objects": objects.manifests}, separators=(",", ":"))
     return SCRIPT, (File(MANIFESTS, text.encode(), 0o600, True),)
 
 
 class _Objects:
-    """The ConfigMaps and Secrets of one pod, as they are made."""
+    """The ConfigMaps and Secrets of one pod."""
 
     def __init__(self, job: str) -> None:
         self._job = job
-        self.made: list[Json] = []
+        self.manifests: list[Json] = []
 
-    def add(self, what: str, data: Mapping[str, bytes], where: str, *, kind: str = "") -> str:
-        """An object with this data, a Secret of that type unless it is a ConfigMap; its name."""
+    def add(self, suffix: str, data: Mapping[str, bytes], field: str, *, kind: str = "") -> str:
+        """Add an object with this data and return its name.
+
+        ``kind`` is ConfigMap or the type of a Secret.
+        """
         size = sum(map(len, data.values()))
         if size > LARGEST_OBJECT:
-            words = f"{size} bytes are more than the {LARGEST_OBJECT} that a cluster takes at once"
-            raise PodRejected(where, words)
-        name = f"{self._job}-{what}"
+            message = (
+                f"{size} bytes are more than the {LARGEST_OBJECT} that a cluster takes at once"
+            )
+            raise PodRejected(field, message)
+        name = f"{self._job}-{suffix}"
         encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
         made: Json = {"apiVersion": "v1", "metadata": {"name": name}, "immutable": True}
         if kind == "ConfigMap":
             made.update({"kind": "ConfigMap", "binaryData": encoded})
         else:
             made.update({"kind": "Secret", "type": kind or "Opaque", "data": encoded})
-        self.made.append(made)
+        self.manifests.append(made)
         return name
 
 
@@ -85,7 +90,7 @@ class _Objects:
 
 
 def _metadata(job: str, pod: Pod, config: BuildConfig) -> Json:
-    """Without the pod's own labels: services and policies of the far cluster would see them."""
+    """Return it without the pod's own labels: the far cluster's services would match them."""
     labels = {SITE_JOB_LABEL: job}
     if config.kubernetes.queue:
         labels[KUEUE_QUEUE_LABEL] = config.kubernetes.queue
@@ -94,7 +99,7 @@ def _metadata(job: str, pod: Pod, config: BuildConfig) -> Json:
 
 
 def _spec(pod: Pod, config: BuildConfig) -> Json:
-    """All of it but containers and volumes; nothing of the first cluster's scheduling."""
+    """Return all but containers and volumes, and nothing of the first cluster's scheduling."""
     site = config.kubernetes
     deadline = pod.deadline_s or config.defaults.wall_time_s
     given: Json = {
@@ -114,21 +119,24 @@ def _spec(pod: Pod, config: BuildConfig) -> Json:
         "serviceAccountName": site.service_account,
     }
     kept = {key: value for key, value in given.items() if value not in (None, "", False, [], {})}
-    # The far cluster's tokens and services are none of this pod's business.
+    # The pod gets neither tokens nor services of the far cluster.
     return {**kept, "automountServiceAccountToken": False, "enableServiceLinks": False}
 
 
 def _toleration(taint: str) -> Json:
-    """Of a taint as it is written: key=value:effect."""
+    """Return the toleration of a taint that is written key=value:effect."""
     key, _, rest = taint.partition("=")
     value, _, effect = rest.rpartition(":")
     return {"key": key, "operator": "Equal", "value": value, "effect": effect}
 
 
 def _add_defaults(spec: Json, pod: Pod, config: BuildConfig) -> None:
-    """Where the pod asks for nothing its first main container asks for the site's defaults."""
-    asked = totals(pod)
-    missing = {"cpu": asked.cpu_milli, "memory": asked.memory_bytes or asked.memory_limit_bytes}
+    """Add the site's default requests to the first main container of a pod that has none."""
+    requested = totals(pod)
+    missing = {
+        "cpu": requested.cpu_milli,
+        "memory": requested.memory_bytes or requested.memory_limit_bytes,
+    }
     for name, amount in missing.items():
         default = getattr(config.defaults, name)
         if not amount and default is not None:
@@ -136,8 +144,8 @@ def _add_defaults(spec: Json, pod: Pod, config: BuildConfig) -> None:
             resources.setdefault("requests", {})[name] = default
 
 
-def _logins(pod: Pod, objects: _Objects) -> Iterator[str]:
-    """The pod's own pull secrets, as far as they came with it."""
+def _pull_secrets(pod: Pod, objects: _Objects) -> Iterator[str]:
+    """Add the pull secrets that came with the pod, and yield their names."""
     for index, name in enumerate(pod.pull_secrets):
         document = pull_secret(name, pod)
         if document is not None:
@@ -152,10 +160,10 @@ def _logins(pod: Pod, objects: _Objects) -> Iterator[str]:
 def _container(
     container: Container, config: BuildConfig, volumes: Mapping[str, Json], objects: _Objects
 ) -> Json:
-    where = f"pod.spec containers[{container.name}]"
+    field = f"pod.spec containers[{container.name}]"
     made: Json = {
         "name": container.name,
-        "image": _image(container, config, where),
+        "image": _image(container, config, field),
         "imagePullPolicy": container.pull_policy,
         "terminationMessagePath": container.message_path,
     }
@@ -167,7 +175,7 @@ def _container(
         "command": [_literal(word) for word in container.command],
         "args": [_literal(word) for word in container.args],
         "workingDir": container.working_dir,
-        "env": _variables(container, config, objects, where),
+        "env": _variables(container, config, objects, field),
         "volumeMounts": [_mount(mount, volumes) for mount in container.mounts],
         "resources": _resources(container),
         "securityContext": _security(container.security),
@@ -181,26 +189,26 @@ def _container(
 
 
 def _literal(text: str) -> str:
-    """As the kubelet takes it for what it is: it would expand $(NAME) once more."""
+    """Escape what the kubelet would expand once more: ``$(NAME)``."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
 
 
-def _image(container: Container, config: BuildConfig, where: str) -> str:
+def _image(container: Container, config: BuildConfig, field: str) -> str:
     image = container.image.replace("docker://", "", 1)
     if image.startswith("/") or ":/" in image:
-        raise PodRejected(f"{where}.image", f"a cluster cannot start images of the form {image}")
+        raise PodRejected(f"{field}.image", f"a cluster cannot start images of the form {image}")
     return full_name(f"{config.images.prefix}{image}")
 
 
 def _variables(
-    container: Container, config: BuildConfig, objects: _Objects, where: str
+    container: Container, config: BuildConfig, objects: _Objects, field: str
 ) -> list[Json]:
-    """Their values are in a Secret: nobody who may look at pods there has to see them."""
+    """Put the values into a Secret: whoever may list pods there need not see them."""
     values = {**config.environment.set, **dict(container.env)}
     if not values:
         return []
     data = {str(index): value.encode() for index, value in enumerate(values.values())}
-    secret = objects.add(f"env-{container.name}"[:200], data, f"{where}.env")
+    secret = objects.add(f"env-{container.name}"[:200], data, f"{field}.env")
     return [
         {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": str(index)}}}
         for index, name in enumerate(values)
@@ -272,25 +280,25 @@ def _action(action: Action) -> Json:
 def _volumes(
     pod: Pod, config: BuildConfig, objects: _Objects
 ) -> tuple[list[Json], dict[str, Json]]:
-    """The far pod's volumes, and the same by their names."""
+    """Return the far pod's volumes, as a list and by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
     elsewhere = [volume for volume in pod.volumes if volume.kind not in (CLAIM, "nfs")]
-    found = sources(pod._replace(volumes=tuple(elsewhere)), config)
+    found = resolve_volumes(pod._replace(volumes=tuple(elsewhere)), config)
     made: dict[str, Json] = {}
     for volume in pod.volumes:
-        where = f"pod.spec.volumes[{volume.name}].{volume.kind}"
+        field = f"pod.spec.volumes[{volume.name}].{volume.kind}"
         if volume.name not in used:
             continue
         if volume.kind == "nfs":  # of which the nodes of a cluster need not have anything mounted
-            raise PodRejected(where, "volumes of type nfs are not supported in this pool")
+            raise PodRejected(field, "volumes of type nfs are not supported in this pool")
         if volume.kind == CLAIM:
-            made[volume.name] = _claim(pod, volume.source, config, where)
+            made[volume.name] = _claim(pod, volume.source, config, field)
         elif volume.kind == "hostPath":
             path = {"path": volume.source["path"], "type": volume.source.get("type") or ""}
             read_only = found[volume.name].read_only
             made[volume.name] = {"hostPath": path, **({"readOnly": True} if read_only else {})}
         else:
-            made[volume.name] = _volume(volume.name, found[volume.name], objects, where)
+            made[volume.name] = _volume(volume.name, found[volume.name], objects, field)
     listed = [
         {"name": name, **{key: value for key, value in source.items() if key != "readOnly"}}
         for name, source in made.items()
@@ -298,31 +306,31 @@ def _volumes(
     return listed, made
 
 
-def _claim(pod: Pod, source: Mapping[str, object], config: BuildConfig, where: str) -> Json:
+def _claim(pod: Pod, source: Mapping[str, object], config: BuildConfig, field: str) -> Json:
     name, claims = str(source.get("claimName")), config.kubernetes.claims
-    there = claims.get(f"{pod.namespace}/{name}") or claims.get(name)
-    if there is None:
+    claim = claims.get(f"{pod.namespace}/{name}") or claims.get(name)
+    if claim is None:
         full = f"{pod.namespace}/{name}"
-        raise PodRejected(where, f"this site has no claim for {full} (kubernetes.claims)")
-    return {CLAIM: {"claimName": there, "readOnly": bool(source.get("readOnly"))}}
+        raise PodRejected(field, f"this site has no claim for {full} (kubernetes.claims)")
+    return {CLAIM: {"claimName": claim, "readOnly": bool(source.get("readOnly"))}}
 
 
-def _volume(name: str, source: Source, objects: _Objects, where: str) -> Json:
-    """A directory of the pod's own, or one with files, which are an object's keys by number."""
+def _volume(name: str, source: VolumeSource, objects: _Objects, field: str) -> Json:
+    """Return an emptyDir, or a volume with files, which are an object's keys by number."""
     if source.files:
-        return _files(name, source.files, objects, where)
+        return _files(name, source.files, objects, field)
     given: Json = {"medium": "Memory"} if source.in_memory else {}
     if source.size_limit:
         given["sizeLimit"] = str(source.size_limit)
     return {"emptyDir": given}
 
 
-def _files(name: str, files: Iterable[File], objects: _Objects, where: str) -> Json:
+def _files(name: str, files: Iterable[File], objects: _Objects, field: str) -> Json:
     listed = list(files)
     secret = any(file.secret for file in listed)
     data = {str(index): file.content for index, file in enumerate(listed)}
     kind = "" if secret else "ConfigMap"
-    made = objects.add(f"volume-{name}", data, where, kind=kind)
+    made = objects.add(f"volume-{name}", data, field, kind=kind)
     folder = f"{'secret/' if secret else ''}volumes/{name}/"
     items = [
         {"key": str(index), "path": file.path[len(folder) :], "mode": file.mode}

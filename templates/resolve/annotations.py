@@ -1,7 +1,7 @@
-"""The annotations by which a pod talks to the batch system: what each of them says for its job.
+"""The annotations of a pod for its batch job, and what each of them means.
 
-Users know them from interLink's plugins for Slurm and HTCondor. What concerns the containers is
-understood here; everything else in these families is handed to the backend under its own name.
+Users know them from interLink's plugins for Slurm and HTCondor. Those about containers are read
+here; all others of these families are handed to the backend under their own names.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _FAMILIES = (
 )
 _RANKS = {family: rank for rank, family in enumerate(_FAMILIES)}
 _CONDOR_SHARED = ("image-root", "singularity-options")  # mean the same to HTCondor and to Slurm
-# What is understood here, by its name after the slash; the rest goes to the backend.
-_UNDERSTOOD = frozenset(
+# Read here, by the name after the slash; the rest goes to the backend.
+_HANDLED_HERE = frozenset(
     (
         "pre-exec",
         "singularity-commands",
@@ -46,7 +46,7 @@ _UNDERSTOOD = frozenset(
 
 
 class BindMount(NamedTuple):
-    """A path of the node that every container of the pod is to see."""
+    """A path of the node that every container of the pod sees."""
 
     source: str
     target: str
@@ -54,7 +54,7 @@ class BindMount(NamedTuple):
 
 
 class JobAnnotations(NamedTuple):
-    """What a pod's annotations say about its job."""
+    """The values of a pod's annotations for its job."""
 
     pre_exec: str = ""  # bash run on the node before the containers, as it was written
     singularity_commands: str = ""  # bash run on the node before each start of a container
@@ -67,41 +67,41 @@ class JobAnnotations(NamedTuple):
     backend: Mapping[str, str] = {}  # name after the slash, "condor/" before HTCondor's -> value
 
 
-class _Found(NamedTuple):
-    annotation: str  # the full name, for messages
+class _Annotation(NamedTuple):
+    name: str  # in full, for messages
     value: str
 
 
 def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotations:
     """Read the job's annotations; one that the site does not allow is refused, not ignored.
 
-    The pod's address is no wish of the pod: interLink sets it, so the site's rules leave it alone.
+    The pod's address is set by interLink, not by the user, so the site's rules leave it alone.
     """
-    found = _families(annotations, rules)
+    found = _read_families(annotations, rules)
     tunnel = annotations.get(TUNNEL_COMMANDS, "")
     if TUNNEL_COMMANDS in annotations:
-        _check(TUNNEL_COMMANDS, tunnel, rules)
-    pod_ip = _text(POD_IP, annotations.get(POD_IP, ""))
-    if _UNDERSTOOD.isdisjoint(found):
+        _check_allowed(TUNNEL_COMMANDS, tunnel, rules)
+    pod_ip = _check_text(POD_IP, annotations.get(POD_IP, ""))
+    if _HANDLED_HERE.isdisjoint(found):
         backend = {name: one.value for name, one in found.items()}
         return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, backend=backend)
-    none = _Found("", "")
+    none = _Annotation("", "")
     mpi_flags = found.pop("mpi-flags", None)
     return JobAnnotations(
         pre_exec=found.pop("pre-exec", none).value,
         singularity_commands=found.pop("singularity-commands", none).value,
-        mounts=_mounts(found.pop("singularity-mounts", none)),
-        options=_words(found.pop("singularity-options", none)),
+        mounts=_read_mounts(found.pop("singularity-mounts", none)),
+        options=_split_words(found.pop("singularity-options", none)),
         image_root=found.pop("image-root", none).value.strip(),
-        mpi_flags=None if mpi_flags is None else _words(mpi_flags),
+        mpi_flags=None if mpi_flags is None else _split_words(mpi_flags),
         tunnel_commands=tunnel,
         pod_ip=pod_ip,
         backend={name: one.value for name, one in found.items()},
     )
 
 
-def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]:
-    """Everything in the families, checked, by its name here; later families win over earlier."""
+def _read_families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Annotation]:
+    """Check and collect the families' annotations by name; later families win over earlier."""
     ours = []
     for annotation in annotations:
         family, slash, name = annotation.partition("/")
@@ -109,27 +109,27 @@ def _families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _Found]
         if rank is not None and annotation != constants.POOL_ANNOTATION:
             own = rank < len(_CONDOR_FAMILIES) and name not in _CONDOR_SHARED
             ours.append((rank, annotation, f"condor/{name}" if own else name))
-    found: dict[str, _Found] = {}
+    found: dict[str, _Annotation] = {}
     ours.sort()
     for _, annotation, name in ours:
         value = annotations[annotation]
-        _check(annotation, value, rules)
-        found[name] = _Found(annotation, value)
+        _check_allowed(annotation, value, rules)
+        found[name] = _Annotation(annotation, value)
     return found
 
 
-def _check(annotation: str, value: str, rules: Rules) -> None:
+def _check_allowed(annotation: str, value: str, rules: Rules) -> None:
     name = annotation.partition("/")[2]
     allowed, forbidden = rules.annotations, rules.forbidden_annotations
     if not _matches(name, allowed) or (forbidden and _matches(name, forbidden)):
-        raise _rejected(annotation, "this site does not allow it")
-    _text(annotation, value)
+        raise _refusal(annotation, "this site does not allow it")
+    _check_text(annotation, value)
 
 
-def _text(annotation: str, value: str) -> str:
-    """No bash text, word or path can hold a NUL character."""
+def _check_text(annotation: str, value: str) -> str:
+    """Refuse a NUL character, which no bash text, word or path can hold."""
     if "\0" in value:
-        raise _rejected(annotation, "holds a NUL character")
+        raise _refusal(annotation, "holds a NUL character")
     return value
 
 
@@ -137,52 +137,52 @@ def _matches(name: str, patterns: Collection[str]) -> bool:
     return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
-def _rejected(annotation: str, what: str) -> PodRejected:
-    return PodRejected(f"pod.metadata.annotations[{annotation}]", what)
+def _refusal(annotation: str, reason: str) -> PodRejected:
+    return PodRejected(f"pod.metadata.annotations[{annotation}]", reason)
 
 
-def _words(found: _Found) -> tuple[str, ...]:
-    """The words as a shell would see them; nothing in them is expanded."""
-    if not found.value:
-        return ()  # shlex takes its time even for this, and most pods have none
+def _split_words(annotation: _Annotation) -> tuple[str, ...]:
+    """Split into words as a shell would; nothing in them is expanded."""
+    if not annotation.value:
+        return ()  # shlex is slow even for this, and most pods have none
     try:
-        return tuple(shlex.split(found.value))
+        return tuple(shlex.split(annotation.value))
     except ValueError as error:
         reason = str(error)
-        raise _rejected(
-            found.annotation, f"cannot be split into words: {reason[:1].lower()}{reason[1:]}"
+        raise _refusal(
+            annotation.name, f"cannot be split into words: {reason[:1].lower()}{reason[1:]}"
         ) from None
 
 
-def _mounts(found: _Found) -> tuple[BindMount, ...]:
-    """``--bind /a:/b:ro --bind /c``, with or without the flag, also several behind one."""
+def _read_mounts(annotation: _Annotation) -> tuple[BindMount, ...]:
+    """Parse ``--bind /a:/b:ro --bind /c``, with or without the flag, also several behind one."""
     specs = []
-    words = iter(_words(found))
+    words = iter(_split_words(annotation))
     for word in words:
         spec = word
         if word in ("--bind", "-B"):
             spec = next(words, "")
             if not spec:
-                raise _rejected(found.annotation, f"nothing follows {word}")
+                raise _refusal(annotation.name, f"nothing follows {word}")
         elif word.startswith("--bind="):
             spec = word[len("--bind=") :]
         elif word.startswith("-"):
-            raise _rejected(found.annotation, f"{word} is not understood: only --bind is")
+            raise _refusal(annotation.name, f"{word} is not understood: only --bind is")
         specs += [part for part in spec.split(",") if part]
-    return tuple(_mount(found, spec) for spec in specs)
+    return tuple(_read_mount(annotation, spec) for spec in specs)
 
 
-def _mount(found: _Found, spec: str) -> BindMount:
+def _read_mount(annotation: _Annotation, spec: str) -> BindMount:
     source, *rest = spec.split(":")
     target = rest[0] if rest and rest[0] else source
     mode = rest[1] if len(rest) > 1 else "rw"
     if len(rest) > 2 or mode not in ("ro", "rw"):
-        raise _rejected(found.annotation, f"{spec} is not /source[:/target[:ro]]")
-    return BindMount(_path(found, source), _path(found, target), mode == "ro")
+        raise _refusal(annotation.name, f"{spec} is not /source[:/target[:ro]]")
+    return BindMount(_clean_path(annotation, source), _clean_path(annotation, target), mode == "ro")
 
 
-def _path(found: _Found, path: str) -> str:
+def _clean_path(annotation: _Annotation, path: str) -> str:
     parts = [part for part in path.split("/") if part not in ("", ".")]
     if not path.startswith("/") or ".." in parts or not path.isprintable():
-        raise _rejected(found.annotation, f"'{path}' is not an absolute path without ..")
+        raise _refusal(annotation.name, f"'{path}' is not an absolute path without ..")
     return "/" + "/".join(parts)

@@ -1,4 +1,4 @@
-"""Registry credentials out of a pod's imagePullSecrets, where they came with it."""
+"""Registry credentials from a pod's imagePullSecrets, if they came with it."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Login(NamedTuple):
     password: str
 
     def lines(self) -> bytes:
-        """User and password on a line each, as the job script reads them."""
+        """Return user and password on a line each, as the job script reads them."""
         return f"{self.user}\n{self.password}\n".encode()
 
     def document(self) -> bytes:
-        """The same as the authentication file that podman reads."""
+        """Return the authentication file that podman reads."""
         auth = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return json.dumps({"auths": {self.registry: {"auth": auth}}}).encode()
 
 
 def registry_login(registry: str, pod: Pod) -> Optional[Login]:
-    """The first login for a registry among those pull secrets that came with the pod."""
+    """Return the first login for a registry in the pull secrets that came with the pod."""
     names = _HUB if registry in _HUB else (registry,)
     for secret in pod.pull_secrets:
         content = pod.secrets.get(secret)
@@ -47,7 +47,7 @@ def registry_login(registry: str, pod: Pod) -> Optional[Login]:
 
 
 def pull_secret(secret: str, pod: Pod) -> Optional[bytes]:
-    """All logins of one pull secret, as a docker configuration; None if it did not come along."""
+    """Return a pull secret's logins as a docker configuration; None if it did not come along."""
     content = pod.secrets.get(secret)
     if content is None:
         return None
@@ -55,16 +55,16 @@ def pull_secret(secret: str, pod: Pod) -> Optional[bytes]:
 
 
 def _entries(secret: str, data: Mapping[str, bytes]) -> Mapping[str, Any]:
-    where = f"secret {secret}"
+    field = f"secret {secret}"
     try:
         if _DOCKER_CONFIG_JSON in data:
             document = json.loads(data[_DOCKER_CONFIG_JSON])["auths"]
         else:
             document = json.loads(data.get(_DOCKER_CONFIG, b"{}"))
     except (ValueError, KeyError, TypeError):
-        raise PodRejected(where, "is not a docker configuration") from None
+        raise PodRejected(field, "is not a docker configuration") from None
     if not isinstance(document, dict):
-        raise PodRejected(where, "is not a docker configuration")
+        raise PodRejected(field, "is not a docker configuration")
     return document
 
 
@@ -73,16 +73,16 @@ def _host(name: str) -> str:
 
 
 def _login(secret: str, registry: str, entry: Any) -> Login:
-    where = f"secret {secret}"
+    field = f"secret {secret}"
     if not isinstance(entry, dict):
-        raise PodRejected(where, f"has no login for {registry}")
+        raise PodRejected(field, f"has no login for {registry}")
     user, password = entry.get("username"), entry.get("password")
     if not (isinstance(user, str) and isinstance(password, str)):
         try:
             decoded = base64.b64decode(str(entry.get("auth") or ""), validate=True).decode()
         except (binascii.Error, UnicodeDecodeError):
-            raise PodRejected(where, f"the login for {registry} is not base64") from None
+            raise PodRejected(field, f"the login for {registry} is not base64") from None
         user, _, password = decoded.partition(":")
     if not user or "\n" in user + password:
-        raise PodRejected(where, f"has no usable login for {registry}")
+        raise PodRejected(field, f"has no usable login for {registry}")
     return Login(registry, user, password)

@@ -1,4 +1,4 @@
-"""From the image of a pod to what the site's runtime starts."""
+"""The site's image for an image of a pod."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _UNPACKED_DOCKER_HUB = "registry.hub.docker.com"  # what unpacked-image trees ca
 
 
 class Image(NamedTuple):
-    """What to start: one of the places if it is there, else the reference is pulled."""
+    """An image to start: the first of the places that exists, else the reference is pulled."""
 
     reference: str  # for the runtime; of a place: the path
     registry: str = ""  # whose credentials a pull needs
@@ -36,8 +36,8 @@ class Image(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def find(image: str, runtime: str, config: Images, root: str, where: str) -> Image:
-    """Where this image comes from at a site; ``root`` is the pod's image-root annotation."""
+def find(image: str, runtime: str, config: Images, root: str, field: str) -> Image:
+    """Find the site's source of an image; ``root`` is the pod's image-root annotation."""
     reference = _with_prefix(image, config, root)
     if reference.startswith("/"):
         return Image(reference, places=(reference,))
@@ -46,14 +46,14 @@ def find(image: str, runtime: str, config: Images, root: str, where: str) -> Ima
         return _from_registry(image, reference, runtime, config)
     known = next((name for name in _SCHEMES if reference.startswith(name)), "")
     if runtime not in _SCHEMES.get(known, ()):
-        raise PodRejected(where, f"{runtime} cannot start images of the form {reference}")
+        raise PodRejected(field, f"{runtime} cannot start images of the form {reference}")
     if known == "docker://":
         return _from_registry(image, reference[len(known) :], runtime, config)
     return Image(reference, file=_cache_name(reference))
 
 
 def _with_prefix(image: str, config: Images, root: str) -> str:
-    """A prefix applies to what has neither a scheme nor a leading slash; the pod's own wins."""
+    """Add the prefix if there is neither a scheme nor a leading slash; the pod's own wins."""
     if image.startswith("/") or _SCHEME.match(image):
         return image
     prefix = root or config.root or config.prefix
@@ -63,7 +63,7 @@ def _with_prefix(image: str, config: Images, root: str) -> str:
 
 
 def full_name(name: str) -> str:
-    """``python`` as ``docker.io/library/python:latest``: registry, path, and tag or digest."""
+    """Return registry, path, and tag or digest: ``docker.io/library/python:latest``."""
     first, slash, rest = name.partition("/")
     if not slash or not ("." in first or ":" in first or first == "localhost"):
         first, rest = _DOCKER_HUB, name
@@ -81,7 +81,7 @@ def full_name(name: str) -> str:
 
 
 def _short_name(full: str) -> str:
-    """A full name as people write it: without what is Docker Hub's."""
+    """Return a full name as people write it: without Docker Hub's parts."""
     short = full.removeprefix(f"{_DOCKER_HUB}/")
     return short.removeprefix("library/") if short != full else full
 
@@ -101,6 +101,6 @@ def _from_registry(image: str, name: str, runtime: str, config: Images) -> Image
 
 
 def _cache_name(reference: str) -> str:
-    """Readable for people, and no two references alike."""
+    """Return a file name that people can read, and different for every reference."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "_", reference.rpartition("/")[2])[:60]
     return f"{readable}-{hashlib.sha256(reference.encode()).hexdigest()[:16]}.sif"

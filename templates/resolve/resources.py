@@ -1,4 +1,4 @@
-"""What a pod asks for in all, by the rule by which Kubernetes schedules pods."""
+"""The total requests of a pod, by the rule by which Kubernetes schedules pods."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from templates.pod.model import INIT, Container, Pod
 _CPU = "cpu"
 _MEMORY = "memory"
 _STORAGE = "ephemeral-storage"
-_OF_ITS_OWN = frozenset((_CPU, _MEMORY, _STORAGE))  # resources with a field in Totals
-_OF_THE_POD = (_CPU, _MEMORY, "hugepages-")  # what spec.resources of a pod may override
+_WITH_A_FIELD = frozenset((_CPU, _MEMORY, _STORAGE))  # resources with a field in Totals
+_POD_LEVEL = (_CPU, _MEMORY, "hugepages-")  # spec.resources of a pod may override these
 
 _Amounts = dict[str, int]  # thousandths of a CPU, bytes or pieces by name of resource
 
 
 class Totals(NamedTuple):
-    """All requests of a pod together; 0 or nothing means that it asks for none."""
+    """All requests of a pod together; 0 or nothing means that it requests none."""
 
     cpu_milli: int = 0
     memory_bytes: int = 0
@@ -34,23 +34,23 @@ class Totals(NamedTuple):
 
 
 def totals(pod: Pod) -> Totals:
-    """The sum over what runs at once, the maximum over what runs in turn, plus the overhead."""
+    """Sum what runs at once, take the maximum of what runs in turn, and add the overhead."""
     overhead = _amounts(pod.overhead) if pod.overhead else {}
     limits = _limits(pod, overhead)
-    asked = _combine([(c.kind, _requests(c)) for c in pod.containers])
+    requested = _combine([(c.kind, _requests(c)) for c in pod.containers])
     if pod.requests or pod.limits:
-        asked.update(_own_requests(pod, asked))
+        requested.update(_pod_requests(pod, requested))
     if overhead:
-        asked = _plus(asked, overhead)
-    named = [name for name in asked if name not in _OF_ITS_OWN and asked[name]]
+        requested = _add(requested, overhead)
+    named = [name for name in requested if name not in _WITH_A_FIELD and requested[name]]
     return Totals(
-        asked.get(_CPU, 0),
-        asked.get(_MEMORY, 0),
-        {name: asked[name] for name in named if is_gpu(name)},
-        asked.get(_STORAGE, 0),
+        requested.get(_CPU, 0),
+        requested.get(_MEMORY, 0),
+        {name: requested[name] for name in named if is_gpu(name)},
+        requested.get(_STORAGE, 0),
         limits.get(_CPU, 0),
         limits.get(_MEMORY, 0),
-        {name: str(asked[name]) for name in named if not is_gpu(name)},
+        {name: str(requested[name]) for name in named if not is_gpu(name)},
     )
 
 
@@ -62,49 +62,49 @@ def _amounts(quantities: Mapping[str, str]) -> _Amounts:
 
 
 def _requests(container: Container) -> _Amounts:
-    """A limit without a request is the request, as the API server has it."""
+    """Return the requests; a limit without one counts as request, as in the API server."""
     if not container.limits:
         return _amounts(container.requests) if container.requests else {}
     return _amounts({**container.limits, **container.requests})
 
 
 def _combine(containers: Iterable[tuple[str, _Amounts]]) -> _Amounts:
-    """What the pod needs at its most demanding moment; containers come in their order of start."""
+    """Return the peak over the pod's life; containers come in their order of start."""
     running: _Amounts = {}  # sidecars, and main containers on top of them
     peak: _Amounts = {}
     for kind, amounts in containers:
-        together = _plus(running, amounts) if running else amounts
+        together = _add(running, amounts) if running else amounts
         if kind != INIT:
             running = together
-        _raise_to(peak, together)
+        _raise_peak(peak, together)
     return peak
 
 
-def _plus(first: Mapping[str, int], second: Mapping[str, int]) -> _Amounts:
+def _add(first: Mapping[str, int], second: Mapping[str, int]) -> _Amounts:
     names = (*first, *(name for name in second if name not in first))
     return {name: first.get(name, 0) + second.get(name, 0) for name in names}
 
 
-def _raise_to(peak: _Amounts, amounts: Mapping[str, int]) -> None:
+def _raise_peak(peak: _Amounts, amounts: Mapping[str, int]) -> None:
     for name, value in amounts.items():
         if value > peak.get(name, -1):
             peak[name] = value
 
 
 def _overrides(quantities: Mapping[str, str]) -> _Amounts:
-    allowed = {name: text for name, text in quantities.items() if name.startswith(_OF_THE_POD)}
+    allowed = {name: text for name, text in quantities.items() if name.startswith(_POD_LEVEL)}
     return _amounts(allowed)
 
 
-def _own_requests(pod: Pod, asked: Mapping[str, int]) -> _Amounts:
-    """The pod's own requests; its own limits where neither it nor a container requests any."""
+def _pod_requests(pod: Pod, requested: Mapping[str, int]) -> _Amounts:
+    """Return the pod's own requests; its own limits if no container requests any either."""
     limits = _overrides(pod.limits)
-    missing = {name: value for name, value in limits.items() if not asked.get(name)}
+    missing = {name: value for name, value in limits.items() if not requested.get(name)}
     return {**missing, **_overrides(pod.requests)}
 
 
 def _limits(pod: Pod, overhead: Mapping[str, int]) -> _Amounts:
-    """Of cpu and memory; a container without a limit leaves the pod without one."""
+    """Return limits of cpu and memory; a container without one leaves the pod without one."""
     limits: _Amounts = {}
     if all(container.limits for container in pod.containers):
         every = [(c.kind, _amounts(c.limits)) for c in pod.containers]

@@ -39,138 +39,139 @@ _LONGEST_PATH = 2048  # leaves room for the job's own directory
 _Entry = tuple[str, bytes, int]  # path in the volume, content, mode
 
 
-class Source(NamedTuple):
-    """Where a volume's content is at the site, as the job script says it."""
+class VolumeSource(NamedTuple):
+    """The place of a volume's content at the site, for the job script."""
 
     word: Word  # a bash word: "$DIR/volumes/cfg"
     read_only: bool = False
-    check: str = ""  # a bash command that leaves what is wrong in $problem
+    check: str = ""  # a bash command that leaves an error in $problem
     empty_dir: bool = False
     in_memory: bool = False
     size_limit: int = 0  # bytes; of an emptyDir, 0 means none
     files: tuple[File, ...] = ()
 
 
-def sources(pod: Pod, config: BuildConfig) -> dict[str, Source]:
-    """Every volume that some container mounts, by name."""
+def resolve_volumes(pod: Pod, config: BuildConfig) -> dict[str, VolumeSource]:
+    """Return the source of every volume that some container mounts, by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
-    return {v.name: _source_of(pod, v, config) for v in pod.volumes if v.name in used}
+    return {v.name: _resolve(pod, v, config) for v in pod.volumes if v.name in used}
 
 
-def _source_of(pod: Pod, volume: Volume, config: BuildConfig) -> Source:
+def _resolve(pod: Pod, volume: Volume, config: BuildConfig) -> VolumeSource:
     name, kind, _ = volume
-    make = _KINDS.get(kind)
-    if make is None:
-        where = f"pod.spec.volumes[{name}]"
-        raise PodRejected(where, f"volumes of type {kind} are not supported")
-    return make(pod, volume, config, f"pod.spec.volumes[{name}].{kind}")
+    resolve = _KINDS.get(kind)
+    if resolve is None:
+        field = f"pod.spec.volumes[{name}]"
+        raise PodRejected(field, f"volumes of type {kind} are not supported")
+    return resolve(pod, volume, config, f"pod.spec.volumes[{name}].{kind}")
 
 
-def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
+def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
     if not volume.source:
-        return Source(inside("$SCRATCH", volume.name), empty_dir=True)
-    medium = text_at(volume.source, "medium", where)
+        return VolumeSource(inside("$SCRATCH", volume.name), empty_dir=True)
+    medium = text_at(volume.source, "medium", field)
     if medium not in ("", "Memory"):
-        raise PodRejected(f"{where}.medium", f"not supported: {medium}")
-    size = quantity.as_text(volume.source.get("sizeLimit"), f"{where}.sizeLimit")
+        raise PodRejected(f"{field}.medium", f"not supported: {medium}")
+    size = quantity.as_text(volume.source.get("sizeLimit"), f"{field}.sizeLimit")
     in_memory = medium == "Memory"
-    return Source(
+    return VolumeSource(
         inside("$MEMORY" if in_memory else "$SCRATCH", volume.name),
         empty_dir=True,
         in_memory=in_memory,
-        size_limit=quantity.byte_count(size, f"{where}.sizeLimit") if size else 0,
+        size_limit=quantity.byte_count(size, f"{field}.sizeLimit") if size else 0,
     )
 
 
-def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    """A volume with the life of its pod: a directory, as large as its claim asks for."""
-    where = f"{where}.volumeClaimTemplate.spec"
-    claim = object_at(object_at(volume.source, "volumeClaimTemplate", where), "spec", where)
+def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    """Resolve a volume with the life of its pod: a directory, as large as its claim requests."""
+    field = f"{field}.volumeClaimTemplate.spec"
+    claim = object_at(object_at(volume.source, "volumeClaimTemplate", field), "spec", field)
     for key in ("dataSource", "dataSourceRef"):
         if claim.get(key) is not None:
-            raise PodRejected(f"{where}.{key}", "not supported: the volume is empty at first")
-    requests = object_at(object_at(claim, "resources", where), "requests", where)
-    size = quantity.as_text(requests.get("storage"), f"{where}.resources.requests.storage")
-    return Source(
+            raise PodRejected(f"{field}.{key}", "not supported: the volume is empty at first")
+    requests = object_at(object_at(claim, "resources", field), "requests", field)
+    size = quantity.as_text(requests.get("storage"), f"{field}.resources.requests.storage")
+    return VolumeSource(
         inside("$SCRATCH", volume.name),
         empty_dir=True,
-        size_limit=quantity.byte_count(size, f"{where}.resources.requests.storage") if size else 0,
+        size_limit=quantity.byte_count(size, f"{field}.resources.requests.storage") if size else 0,
     )
 
 
-def _config_map(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    entries = _object_entries(volume.source, "name", pod.config_maps, "ConfigMap", where)
-    return _written(volume.name, entries or (), where, secret=False)
+def _config_map(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    entries = _object_entries(volume.source, "name", pod.config_maps, "ConfigMap", field)
+    return _files_source(volume.name, entries or (), field, secret=False)
 
 
-def _secret(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    entries = _object_entries(volume.source, "secretName", pod.secrets, "Secret", where)
-    return _written(volume.name, entries or (), where, secret=True)
+def _secret(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    entries = _object_entries(volume.source, "secretName", pod.secrets, "Secret", field)
+    return _files_source(volume.name, entries or (), field, secret=True)
 
 
-def _downward(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    mode = _mode_at(volume.source, "defaultMode", where, 0o644)
-    given = pod.projected.get(volume.name, {})
-    entries = _downward_entries(pod, volume.source, given, mode, where)
-    return _written(volume.name, entries, where, secret=False)
+def _downward(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    mode = _read_mode(volume.source, "defaultMode", field, 0o644)
+    provided = pod.projected.get(volume.name, {})
+    entries = _downward_entries(pod, volume.source, provided, mode, field)
+    return _files_source(volume.name, entries, field, secret=False)
 
 
-def _projected(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    """All sources together; what interLink has resolved (tokens) comes from it, the rest is ours.
+def _projected(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    """Merge all sources; interLink has resolved some (tokens), the rest is resolved here.
 
-    It always counts as secret: it may hold a token, and a stranger cannot tell.
+    It always counts as secret: it may hold a token, and nothing marks those.
     """
-    mode = _mode_at(volume.source, "defaultMode", where, 0o644)
+    mode = _read_mode(volume.source, "defaultMode", field, 0o644)
     received = pod.projected.get(volume.name, {})
-    given = {_clean_path(path, where): content for path, content in received.items()}
-    entries = [(path, content, mode) for path, content in given.items()]
-    for index, part in enumerate(objects_at(volume.source, "sources", where)):
-        entries += _projected_part(pod, part, given, mode, f"{where}.sources[{index}]")
-    return _written(volume.name, entries, where, secret=True)
+    provided = {_clean_path(path, field): content for path, content in received.items()}
+    entries = [(path, content, mode) for path, content in provided.items()]
+    for index, part in enumerate(objects_at(volume.source, "sources", field)):
+        entries += _projected_part(pod, part, provided, mode, f"{field}.sources[{index}]")
+    return _files_source(volume.name, entries, field, secret=True)
 
 
 def _projected_part(
-    pod: Pod, part: Mapping[str, Any], given: Mapping[str, bytes], mode: int, where: str
+    pod: Pod, part: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
 ) -> Iterable[_Entry]:
     kind = next((key for key in part if part[key] is not None), "")
-    source = object_at(part, kind, where) if kind else {}
-    where = f"{where}.{kind}"
+    source = object_at(part, kind, field) if kind else {}
+    field = f"{field}.{kind}"
     if kind == "serviceAccountToken":
-        # interLink's token is among what is given; without one there is no file.
+        # interLink's token is among the entries provided; without one there is no file.
         return ()
     if kind == "downwardAPI":
-        return _downward_entries(pod, source, given, mode, where)
+        return _downward_entries(pod, source, provided, mode, field)
     known = {"configMap": (pod.config_maps, "ConfigMap"), "secret": (pod.secrets, "Secret")}
     if kind not in known:
-        raise PodRejected(where, "this source of a projected volume is not supported")
+        raise PodRejected(field, "this source of a projected volume is not supported")
     objects, title = known[kind]
-    name = text_at(source, "name", where)
-    if name not in objects and _given_entries(source, given, where):
+    name = text_at(source, "name", field)
+    if name not in objects and _are_provided(source, provided, field):
         return ()
-    return _object_entries(source, "name", objects, title, where, mode) or ()
+    return _object_entries(source, "name", objects, title, field, mode) or ()
 
 
-def _given_entries(source: Mapping[str, Any], given: Mapping[str, bytes], where: str) -> bool:
-    """Whether interLink has already put what a source asks into the volume."""
-    items = objects_at(source, "items", where)
+def _are_provided(source: Mapping[str, Any], provided: Mapping[str, bytes], field: str) -> bool:
+    """Return whether interLink has already put the entries of a source into the volume."""
+    items = objects_at(source, "items", field)
     if items:
-        return all(_item_path(item, where) in given for item in items)
-    return bool(given)
+        return all(_item_path(item, field) in provided for item in items)
+    return bool(provided)
 
 
 def _downward_entries(
-    pod: Pod, source: Mapping[str, Any], given: Mapping[str, bytes], mode: int, where: str
+    pod: Pod, source: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
 ) -> Iterator[_Entry]:
-    for index, item in enumerate(objects_at(source, "items", where)):
-        place = f"{where}.items[{index}]"
-        path = _item_path(item, place)
+    for index, item in enumerate(objects_at(source, "items", field)):
+        subfield = f"{field}.items[{index}]"
+        path = _item_path(item, subfield)
         try:
-            content = reference_value(pod, pod.containers, item, place).encode()
+            content = reference_value(pod, pod.containers, item, subfield).encode()
         except PodRejected:
-            if path not in given:
+            if path not in provided:
                 raise
-            content = given[path]  # second to ours: interLink ends a list of labels with a newline
-        yield path, content, _mode_at(item, "mode", place, mode)
+            # Only as a fallback: interLink ends a list of labels with a newline.
+            content = provided[path]
+        yield path, content, _read_mode(item, "mode", subfield, mode)
 
 
 def _object_entries(
@@ -178,40 +179,40 @@ def _object_entries(
     key: str,
     objects: Mapping[str, Content],
     title: str,
-    where: str,
+    field: str,
     default: Optional[int] = None,
 ) -> Optional[list[_Entry]]:
-    """The entries of a ConfigMap or Secret as items chooses them; None: it may be missing."""
-    name = text_at(source, key, where)
-    optional = flag_at(source, "optional", where)
-    mode = _mode_at(source, "defaultMode", where, 0o644) if default is None else default
+    """Return the entries of a ConfigMap or Secret that items chooses; None if it may be missing."""
+    name = text_at(source, key, field)
+    optional = flag_at(source, "optional", field)
+    mode = _read_mode(source, "defaultMode", field, 0o644) if default is None else default
     content = objects.get(name)
     if content is None:
         if optional:
             return None
-        raise PodRejected(where, f"{title} {name or '(no name)'} did not come with the pod")
-    items = objects_at(source, "items", where)
+        raise PodRejected(field, f"{title} {name or '(no name)'} did not come with the pod")
+    items = objects_at(source, "items", field)
     if not items:
         return [(path, data, mode) for path, data in content.data.items()]
     chosen = []
     for index, item in enumerate(items):
-        place = f"{where}.items[{index}]"
-        wanted = text_at(item, "key", place)
+        subfield = f"{field}.items[{index}]"
+        wanted = text_at(item, "key", subfield)
         if wanted in content.data:
-            path, item_mode = _item_path(item, place), _mode_at(item, "mode", place, mode)
+            path, item_mode = _item_path(item, subfield), _read_mode(item, "mode", subfield, mode)
             chosen.append((path, content.data[wanted], item_mode))
         elif not optional:
-            raise PodRejected(f"{place}.key", f"{title} {name} has no key {wanted}")
+            raise PodRejected(f"{subfield}.key", f"{title} {name} has no key {wanted}")
     return chosen
 
 
-def _item_path(item: Mapping[str, Any], where: str) -> str:
-    return _clean_path(text_at(item, "path", where), f"{where}.path")
+def _item_path(item: Mapping[str, Any], field: str) -> str:
+    return _clean_path(text_at(item, "path", field), f"{field}.path")
 
 
 @lru_cache(maxsize=1024)
-def _normal(path: str) -> str:
-    """The path of a file below a folder, normalised; empty when it is none or leaves the folder."""
+def _normalise(path: str) -> str:
+    """Normalise the path of a file below a folder; empty if it is none or leaves the folder."""
     parts = path.split("/")
     if not parts[0] or ".." in parts or "\0" in path:
         return ""
@@ -219,84 +220,86 @@ def _normal(path: str) -> str:
     return "" if clean == "." else clean
 
 
-def _clean_path(path: str, where: str) -> str:
-    clean = _normal(path) if len(path.encode()) <= _LONGEST_PATH else ""
+def _clean_path(path: str, field: str) -> str:
+    clean = _normalise(path) if len(path.encode()) <= _LONGEST_PATH else ""
     if not clean or has_long_name(clean):
-        raise PodRejected(where, "must be a relative path of a file, without '..' and not too long")
+        raise PodRejected(field, "must be a relative path of a file, without '..' and not too long")
     return clean
 
 
-def _mode_at(holder: Mapping[str, Any], key: str, where: str, default: int) -> int:
+def _read_mode(holder: Mapping[str, Any], key: str, field: str, default: int) -> int:
     mode = holder.get(key)
     if mode is None:
         return default
     if type(mode) is int and 0 <= mode <= 0o777:
         return mode
-    number_at(holder, key, where)  # has its own words for what is no such number at all
-    raise PodRejected(f"{where}.{key}", "must be between 0 and 0777")
+    number_at(holder, key, field)  # its message fits better if it is no number at all
+    raise PodRejected(f"{field}.{key}", "must be between 0 and 0777")
 
 
-def _written(name: str, entries: Iterable[_Entry], where: str, *, secret: bool) -> Source:
-    """The volume as files; of two with the same path the later one counts."""
+def _files_source(
+    name: str, entries: Iterable[_Entry], field: str, *, secret: bool
+) -> VolumeSource:
+    """Return the volume as files; of two with the same path the later one counts."""
     folder = f"secret/volumes/{name}" if secret else f"volumes/{name}"
     files = {
         path: File(f"{folder}/{path}", content, mode, secret) for path, content, mode in entries
     }
     if not files:
-        return Source(inside("$SCRATCH", name), read_only=True, empty_dir=True)
+        return VolumeSource(inside("$SCRATCH", name), read_only=True, empty_dir=True)
     for path in files:
         if "/" in path:
-            _check_folders(path, files, where)
-    return Source(inside("$DIR", folder), True, files=tuple(files.values()))
+            _check_folders(path, files, field)
+    return VolumeSource(inside("$DIR", folder), True, files=tuple(files.values()))
 
 
-def _check_folders(path: str, files: Mapping[str, File], where: str) -> None:
+def _check_folders(path: str, files: Mapping[str, File], field: str) -> None:
     folder = path.rpartition("/")[0]
     while folder:
         if folder in files:
-            raise PodRejected(where, f"'{folder}' cannot be both a file and a folder")
+            raise PodRejected(field, f"'{folder}' cannot be both a file and a folder")
         folder = folder.rpartition("/")[0]
 
 
-def _host_path(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    path = _absolute(volume, where)
-    kind = text_at(volume.source, "type", where)
+def _host_path(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    path = _absolute(volume, field)
+    kind = text_at(volume.source, "type", field)
     if kind not in _HOST_PATH_TYPES:
-        raise PodRejected(f"{where}.type", f"not a type of hostPath: {kind}")
+        raise PodRejected(f"{field}.type", f"not a type of hostPath: {kind}")
     allowed = [entry for entry in config.volumes.host_paths if _is_below(path, entry.path)]
     if not allowed:
         known = ", ".join(entry.path for entry in config.volumes.host_paths)
         raise PodRejected(
-            f"{where}.path", f"{path} is not allowed at this site (allowed: {known or 'none'})"
+            f"{field}.path", f"{path} is not allowed at this site (allowed: {known or 'none'})"
         )
     nearest = max(allowed, key=lambda entry: len(entry.path))
-    return Source(
+    return VolumeSource(
         quote(path),
         read_only=nearest.read_only,
         check=f"host_path {quote(path)} {quote(kind)} {quote(nearest.path)}",
     )
 
 
-def _nfs(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    """What the site's nodes have mounted of that server."""
-    server, path = text_at(volume.source, "server", where), _absolute(volume, where)
+def _nfs(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    """Resolve the path at which the site's nodes have mounted that export."""
+    server, path = text_at(volume.source, "server", field), _absolute(volume, field)
     found = [e for e in config.volumes.nfs if e.server == server and _is_below(path, e.export)]
     if not found:
-        raise PodRejected(where, f"this site has no place for {server}:{path} (volumes.nfs)")
+        raise PodRejected(field, f"this site has no place for {server}:{path} (volumes.nfs)")
     nearest = max(found, key=lambda export: len(export.export))
-    place = posixpath.join(nearest.path, posixpath.relpath(path, nearest.export))
-    place = posixpath.normpath(place)
-    return Source(
-        quote(place),
-        read_only=nearest.read_only or bool(flag_at(volume.source, "readOnly", where)),
-        check=f"host_path {quote(place)} Directory {quote(nearest.path)}",
+    local = posixpath.join(nearest.path, posixpath.relpath(path, nearest.export))
+    local = posixpath.normpath(local)
+    return VolumeSource(
+        quote(local),
+        read_only=nearest.read_only or bool(flag_at(volume.source, "readOnly", field)),
+        check=f"host_path {quote(local)} Directory {quote(nearest.path)}",
     )
 
 
-def _absolute(volume: Volume, where: str) -> str:
-    path = text_at(volume.source, "path", where)
+def _absolute(volume: Volume, field: str) -> str:
+    path = text_at(volume.source, "path", field)
     if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
-        raise PodRejected(f"{where}.path", "must be an absolute path without '..'")
+        raise PodRejected(f"{field}.path", "must be an absolute path without '..'")
     return posixpath.normpath(path)
 
 
@@ -305,24 +308,24 @@ def _is_below(path: str, parent: str) -> bool:
     return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
-def _claim(pod: Pod, volume: Volume, config: BuildConfig, where: str) -> Source:
-    name = text_at(volume.source, "claimName", where)
-    if not is_subdomain(name):  # a slash would reach what is another namespace's
-        raise PodRejected(f"{where}.claimName", SUBDOMAIN_RULE)
+def _claim(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+    name = text_at(volume.source, "claimName", field)
+    if not is_subdomain(name):  # a slash would reach another namespace's claim
+        raise PodRejected(f"{field}.claimName", SUBDOMAIN_RULE)
     claims = config.volumes.claims
     claim: Optional[Claim] = claims.get(f"{pod.namespace}/{name}") or claims.get(name)
     if claim is None:
         raise PodRejected(
-            where, f"this site has no place for the claim {pod.namespace}/{name} (volumes.claims)"
+            field, f"this site has no place for the claim {pod.namespace}/{name} (volumes.claims)"
         )
     path = Template(claim.path).substitute(
         namespace=pod.namespace, claim=name, pod=pod.name, uid=pod.uid
     )
-    read_only = claim.read_only or bool(flag_at(volume.source, "readOnly", where))
-    return Source(quote(path), read_only=read_only)
+    read_only = claim.read_only or bool(flag_at(volume.source, "readOnly", field))
+    return VolumeSource(quote(path), read_only=read_only)
 
 
-_KINDS: dict[str, Callable[[Pod, Volume, BuildConfig, str], Source]] = {
+_KINDS: dict[str, Callable[[Pod, Volume, BuildConfig, str], VolumeSource]] = {
     "emptyDir": _empty_dir,
     "ephemeral": _ephemeral,
     "configMap": _config_map,

@@ -1,4 +1,4 @@
-"""The bash that says what one container is: its half of job.sh and of secret/pod.sh."""
+"""The bash functions of one container: its half of job.sh and of secret/pod.sh."""
 
 from __future__ import annotations
 
@@ -16,74 +16,80 @@ from templates.pod.model import MAIN, SIDECAR, Action, Container, Mount, Pod, Pr
 from templates.resolve import images
 from templates.resolve.annotations import JobAnnotations
 from templates.resolve.credentials import registry_login
-from templates.resolve.volumes import Source
+from templates.resolve.volumes import VolumeSource
 from templates.script.functions import APPTAINER, is_odd
 from templates.site.build_config import KUBERNETES, BuildConfig
 
 _PRIVATE = 0o600
-_KEPT_BY_APPTAINER = frozenset(("IFS", "PPID"))
+_RESERVED_BY_APPTAINER = frozenset(("IFS", "PPID"))
 _PODMAN_DEVICES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "intel.com/gpu"}
 _APPTAINER_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
 
 
-class Site(NamedTuple):
-    """What all containers of a pod have in common at a site."""
+class ScriptContext(NamedTuple):
+    """A pod at a site: the input that all of its containers' functions share."""
 
     pod: Pod
     config: BuildConfig
     annotations: JobAnnotations
-    volumes: Mapping[str, Source]
+    volumes: Mapping[str, VolumeSource]
 
     @property
     def own_network(self) -> bool:
-        """Whether the pod has a network of its own, and not the node's."""
+        """Return whether the pod has a network of its own, and not the node's."""
         return has_networks(self.config) and not self.pod.host_network
 
 
 def has_networks(config: BuildConfig) -> bool:
-    """Whether a site gives pods networks of their own."""
+    """Return whether a site gives pods networks of their own."""
     name = config.runtime.name
     return name == KUBERNETES or (name == "podman" and config.podman.network not in ("", "host"))
 
 
-class Gathered(NamedTuple):
-    """What a pod's containers add to its job while they are put into bash, one after the other."""
+class ScriptParts(NamedTuple):
+    """Parts of a job that its containers add to, one after the other."""
 
     files: list[File]
-    needs: set[str]  # of library.NEEDS
+    needs: set[str]  # of functions.NEEDS
     functions: list[str]  # for job.sh: one for each container
     secrets: list[str]  # for secret/pod.sh: one for each container
     actions: list[str]  # for secret/pod.sh: one for each probe and hook
 
 
-def add_container(site: Site, index: int, container: Container, to: Gathered) -> None:
-    """Put a container into bash: what may be secret of it, and the rest."""
-    to.secrets.append(_secret_function(site, index, container, to.needs))
-    to.functions.append(_function(site, index, container, to))
+def add_container(
+    context: ScriptContext, index: int, container: Container, parts: ScriptParts
+) -> None:
+    """Add a container's functions: the secret part of it, and the rest."""
+    parts.secrets.append(_secret_function(context, index, container, parts.needs))
+    parts.functions.append(_container_function(context, index, container, parts))
 
 
-def _function(site: Site, index: int, container: Container, to: Gathered) -> str:
+def _container_function(
+    context: ScriptContext, index: int, container: Container, parts: ScriptParts
+) -> str:
     image = container.image
     lines: list[str] = []
-    if site.config.runtime.name != "host":
-        image, lines = _image(site, index, container, to)
+    if context.config.runtime.name != "host":
+        image, lines = _image(context, index, container, parts)
     lines = [
         f"name={container.name} kind={container.kind} image={quote(image)}",
         *lines,
-        *_facts(site, container, to.needs),
-        *_actions(index, container, to),
-        *_binds(site, container, to.needs),
+        *_settings(context, container, parts.needs),
+        *_actions(index, container, parts),
+        *_binds(context, container, parts.needs),
     ]
-    facts = "\n    ".join(lines)
-    return f"\ncontainer_{index}() {{\n    {facts}\n}}\n"
+    body = "\n    ".join(lines)
+    return f"\ncontainer_{index}() {{\n    {body}\n}}\n"
 
 
-def _secret_function(site: Site, index: int, container: Container, needs: set[str]) -> str:
+def _secret_function(
+    context: ScriptContext, index: int, container: Container, needs: set[str]
+) -> str:
     """Return the function with a container's command and environment."""
-    runtime, command = site.config.runtime.name, container.command
+    runtime, command = context.config.runtime.name, container.command
     if runtime == "host" and not command:
-        where = f"pod.spec containers[{container.name}].command"
-        raise PodRejected(where, "must be given: the host runtime has no images")
+        field = f"pod.spec containers[{container.name}].command"
+        raise PodRejected(field, "must be given: the host runtime has no images")
     entrypoint = ""
     if runtime == "podman" and command:
         quoted = quote(json.dumps(command, ensure_ascii=False))
@@ -91,50 +97,52 @@ def _secret_function(site: Site, index: int, container: Container, needs: set[st
     return (
         f"secret_{index}() {{ # {container.name}\n"
         f"    command=({words(command)}) args=({words(container.args)})\n"
-        f"    env=(\n        {_environment(site, container, needs)}\n    )\n{entrypoint}}}\n"
+        f"    env=(\n        {_environment(context, container, needs)}\n    )\n{entrypoint}}}\n"
     )
 
 
-def _environment(site: Site, container: Container, needs: set[str]) -> str:
-    """What every pod has, then what the site sets, then the container's own: the last one wins."""
-    env = {"HOSTNAME": site.pod.hostname, **site.config.environment.set}
-    if site.annotations.pod_ip:
-        env["POD_IP"] = site.annotations.pod_ip
+def _environment(context: ScriptContext, container: Container, needs: set[str]) -> str:
+    """Merge the pod's, the site's and the container's own variables: the last one wins."""
+    env = {"HOSTNAME": context.pod.hostname, **context.config.environment.set}
+    if context.annotations.pod_ip:
+        env["POD_IP"] = context.annotations.pod_ip
     env.update(container.env)
-    if site.config.runtime.name in APPTAINER and not _KEPT_BY_APPTAINER.isdisjoint(env):
-        where = f"pod.spec containers[{container.name}].env"
-        raise PodRejected(where, f"{site.config.runtime.name} keeps IFS and PPID for itself")
+    if context.config.runtime.name in APPTAINER and not _RESERVED_BY_APPTAINER.isdisjoint(env):
+        field = f"pod.spec containers[{container.name}].env"
+        raise PodRejected(field, f"{context.config.runtime.name} keeps IFS and PPID for itself")
     text = words(list(map("=".join, env.items())), "\n        ")
-    # Apptainer would turn a carriage return in what it is told by prefix into a new line.
+    # Apptainer would turn a carriage return in a prefixed variable into a new line.
     if "\r" in text or any(map(is_odd, env)):
         needs.add("odd")
     return text
 
 
-def _image(site: Site, index: int, container: Container, to: Gathered) -> tuple[str, list[str]]:
-    """What the runtime is told to start, and what else is to be known of it."""
-    config, pod = site.config, site.pod
-    where = f"pod.spec containers[{container.name}].image"
-    root = site.annotations.image_root
-    image = images.find(container.image, config.runtime.name, config.images, root, where)
+def _image(
+    context: ScriptContext, index: int, container: Container, parts: ScriptParts
+) -> tuple[str, list[str]]:
+    """Return the runtime's name of the image, and the lines with its other settings."""
+    config, pod = context.config, context.pod
+    field = f"pod.spec containers[{container.name}].image"
+    root = context.annotations.image_root
+    image = images.find(container.image, config.runtime.name, config.images, root, field)
     lines = [f"pull={container.pull_policy} file={quote(image.file)}"]
     if container.pull_policy == "Always":
-        to.needs.add("always")
+        parts.needs.add("always")
     if image.file and not image.registry:
-        to.needs.add("archives")
+        parts.needs.add("archives")
     if image.places:
-        to.needs.add("places")
+        parts.needs.add("places")
         lines.append(f"places=({words(image.places)})")
     login = registry_login(image.registry, pod) if image.registry and pod.pull_secrets else None
     if login is not None:
-        to.needs.add("login")
-        to.files.append(File(f"secret/login-{index}", login.lines(), _PRIVATE, True))
-        to.files.append(File(f"secret/login-{index}.json", login.document(), _PRIVATE, True))
+        parts.needs.add("login")
+        parts.files.append(File(f"secret/login-{index}", login.lines(), _PRIVATE, True))
+        parts.files.append(File(f"secret/login-{index}.json", login.document(), _PRIVATE, True))
         lines.append(f"login=login-{index}")
     return image.reference, lines
 
 
-def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
+def _settings(context: ScriptContext, container: Container, needs: set[str]) -> list[str]:
     lines = []
     if container.kind == SIDECAR:
         needs |= {"sidecars", "restarts"}
@@ -150,17 +158,17 @@ def _facts(site: Site, container: Container, needs: set[str]) -> list[str]:
         needs.add("memory")
         lines.append(f"memory={byte_count(container.limits['memory'])}")
     cpu = cpu_milli(container.limits.get("cpu", "0"))
-    if cpu and site.config.runtime.name == "podman":
+    if cpu and context.config.runtime.name == "podman":
         needs.add("cpus")
         lines.append(f"cpus={cpu / 1000:g}")
-    lines += _runtime_facts(container, site.config, needs)
-    flags = site.annotations.mpi_flags
+    lines += _runtime_settings(container, context.config, needs)
+    flags = context.annotations.mpi_flags
     if flags is not None and container.kind == MAIN:
         lines.append(f'launcher=(mpiexec -np "${{SLURM_NTASKS:-1}}" {words(flags)})')
     return lines
 
 
-def _runtime_facts(container: Container, config: BuildConfig, needs: set[str]) -> list[str]:
+def _runtime_settings(container: Container, config: BuildConfig, needs: set[str]) -> list[str]:
     lines = []
     gpu = _gpu(container, config)
     if gpu:
@@ -184,7 +192,7 @@ def _runtime_facts(container: Container, config: BuildConfig, needs: set[str]) -
 
 
 def _gpu(container: Container, config: BuildConfig) -> str:
-    """The runtime's way to hand over GPUs; empty: none."""
+    """Return the runtime's option for GPUs; empty if none."""
     if config.runtime.gpu == "never":
         return ""
     vendor = "nvidia" if config.runtime.gpu == "always" else ""
@@ -193,22 +201,22 @@ def _gpu(container: Container, config: BuildConfig) -> str:
         if is_gpu(name) and amount != "0":
             vendor = gpu_vendor(name)
             break
-    known = _PODMAN_DEVICES if config.runtime.name == "podman" else _APPTAINER_FLAGS
-    if vendor and vendor not in known and config.runtime.name in APPTAINER:
-        where = f"pod.spec containers[{container.name}].resources"
-        raise PodRejected(where, f"{config.runtime.name} cannot hand {name} to a container")
-    return known.get(vendor, "")
+    choices = _PODMAN_DEVICES if config.runtime.name == "podman" else _APPTAINER_FLAGS
+    if vendor and vendor not in choices and config.runtime.name in APPTAINER:
+        field = f"pod.spec containers[{container.name}].resources"
+        raise PodRejected(field, f"{config.runtime.name} cannot hand {name} to a container")
+    return choices.get(vendor, "")
 
 
-def _binds(site: Site, container: Container, needs: set[str]) -> list[str]:
-    """Mounts with parents before children, whatever the order in the pod."""
+def _binds(context: ScriptContext, container: Container, needs: set[str]) -> list[str]:
+    """Return the mounts, parents before children whatever the order in the pod."""
     lines = []
-    for bind in site.annotations.mounts:
+    for bind in context.annotations.mounts:
         needs.add("nested")
         mode = "ro" if bind.read_only else "rw"
         lines.append(f"bind {quote(bind.source)} {quote(bind.target)} {mode}")
     for volume, path, read_only, sub_path in sorted(container.mounts, key=_depth):
-        source = site.volumes[volume]
+        source = context.volumes[volume]
         if source.check:
             lines.append(source.check)
         mode = "ro" if read_only or source.read_only else "rw"
@@ -222,7 +230,7 @@ def _binds(site: Site, container: Container, needs: set[str]) -> list[str]:
         needs.add("workdirs")
         lines.append("make_workdir")
     # Apptainer's --bind splits at the first two of these and unquotes at the third.
-    text = "".join(lines)  # as good as the paths themselves: quotes add none of these
+    text = "".join(lines)  # quotes add none of these characters to the paths
     if "," in text or ":" in text or "\\" in text:
         needs.add("odd_paths")
     if _are_nested(container.mounts):
@@ -239,8 +247,8 @@ def _are_nested(mounts: Iterable[Mount]) -> bool:
     return any(map(str.startswith, paths[1:], paths))
 
 
-def _actions(index: int, container: Container, to: Gathered) -> list[str]:
-    """Which probes and hooks there are; what each does is a bash function of its own."""
+def _actions(index: int, container: Container, parts: ScriptParts) -> list[str]:
+    """Return which probes and hooks there are; each action is a bash function of its own."""
     lines: list[str] = []
     actions: list[Action] = []
     probes = {
@@ -253,21 +261,21 @@ def _actions(index: int, container: Container, to: Gathered) -> list[str]:
         return lines
     found = [(name, probe) for name, probe in probes.items() if probe]
     if found:
-        to.needs.add("probes")
+        parts.needs.add("probes")
         lines.append(f"probes={quote(' '.join([name for name, _ in found]))}")
     for name, probe in found:
         actions.append(probe.action)
-        line = f"{name}_{index}() {{ {_action_line(probe.action)} {_numbers(probe)}; }}\n"
-        to.actions.append(line)
+        line = f"{name}_{index}() {{ {_action_line(probe.action)} {_probe_numbers(probe)}; }}\n"
+        parts.actions.append(line)
     used = [(name, action) for name, action in hooks.items() if action]
     if used:
-        to.needs.add("hooks")
+        parts.needs.add("hooks")
         lines.append(f"hooks={quote(' '.join([name for name, _ in used]))}")
     for name, action in used:
         actions.append(action)
-        to.actions.append(f"{name}_{index}() {{ {_action_line(action)}; }}\n")
-    if any(action.kind == "exec" for action in actions):  # they have to go inside the container
-        to.needs.add("joined")
+        parts.actions.append(f"{name}_{index}() {{ {_action_line(action)}; }}\n")
+    if any(action.kind == "exec" for action in actions):  # they run inside the container
+        parts.needs.add("joined")
         lines.append("shared=1")
     return lines
 
@@ -275,16 +283,16 @@ def _actions(index: int, container: Container, to: Gathered) -> list[str]:
 def _action_line(action: Action) -> str:
     host = action.host or "127.0.0.1"
     headers = [f"{name}: {value}" for name, value in action.headers]
-    told = {
+    arguments = {
         "exec": ["exec", *action.command],
         "sleep": ["sleep", str(action.seconds)],
         "tcp": ["tcp", host, str(action.port)],
         "http": ["http", action.scheme, host, str(action.port), action.path, *headers],
     }[action.kind]
-    return f"action=({words(told)})"
+    return f"action=({words(arguments)})"
 
 
-def _numbers(probe: Probe) -> str:
+def _probe_numbers(probe: Probe) -> str:
     grace = "" if probe.grace_period_s is None else probe.grace_period_s
     return (
         f"initial={probe.initial_delay_s} period={probe.period_s} timeout={probe.timeout_s} "

@@ -16,7 +16,7 @@ from templates.site.build_config import BuildConfig
 
 APPTAINER = ("apptainer", "singularity")
 
-# What a pod may need, as the templates ask for it. Only then the functions for it are there.
+# Needs that the templates test for; functions are rendered only for those that a pod has.
 NEEDS = (
     *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
     *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
@@ -42,7 +42,7 @@ _ODD_FOR_HELPERS = ("HOME", "PATH", "LD_*", "PERL*")
 
 
 class SiteFacts(NamedTuple):
-    """What the functions depend on at a site."""
+    """Settings of a site that the functions depend on."""
 
     runtime: str
     cgroups: bool
@@ -61,7 +61,7 @@ class SiteFacts(NamedTuple):
 
 
 def site_facts(config: BuildConfig) -> SiteFacts:
-    """The part of a BuildConfig that the functions depend on."""
+    """Return the part of a BuildConfig that the functions depend on."""
     images, scratch = config.images, config.volumes.scratch
     return SiteFacts(
         runtime=config.runtime.name,
@@ -83,15 +83,15 @@ def site_facts(config: BuildConfig) -> SiteFacts:
 
 @lru_cache(maxsize=4096)
 def is_odd(name: str) -> bool:
-    """Whether bash cannot put a variable of this name into an environment as it was given."""
+    """Return whether bash cannot export a variable of this name as it is given."""
     if not name.isascii() or not name.replace("_", "a").isalnum() or name[0].isdigit():
         return True
     return any(fnmatchcase(name, pattern) for pattern in (*_ODD_ALWAYS, *_ODD_UNPREFIXED))
 
 
 @lru_cache(maxsize=256)
-def library(site: SiteFacts, needs: frozenset[str]) -> str:
-    """The functions, and the call that starts them."""
+def render_functions(site: SiteFacts, needs: frozenset[str]) -> str:
+    """Render the functions, and the call that starts them."""
     facts = {
         **site._asdict(),
         **{name: name in needs for name in NEEDS},
@@ -101,8 +101,8 @@ def library(site: SiteFacts, needs: frozenset[str]) -> str:
         "odd_unprefixed": " | ".join(_ODD_UNPREFIXED + _ODD_FOR_HELPERS),
     }
     text = "".join(render(f"{name}.sh.j2", **facts) for name in _parts(site, needs))
-    # A tab says as much as four spaces, and the script goes to every site with every pod.
-    return _INDENT.sub(lambda found: "\t" * (len(found[0]) // 4), text)
+    # Tabs for each four spaces: the script goes to every site with every pod.
+    return _INDENT.sub(lambda match: "\t" * (len(match[0]) // 4), text)
 
 
 def _parts(site: SiteFacts, needs: frozenset[str]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The jinja2 environment: what a template substitutes is quoted, unless it says ``|raw``."""
+"""The jinja2 environment: a template's values are quoted, unless it says ``|raw``."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from templates.common.quoting import quote
 
 
 class _Raw(str):
-    """Text that goes into the script as it is."""
+    """Text that goes into the script unquoted."""
 
 
 def _quote(value: Any) -> str:
-    """What becomes of the value of every ``{{ }}``: text is quoted, undefined is an error."""
+    """Quote the value of a ``{{ }}``; raise if it is undefined."""
     if isinstance(value, _Raw) or type(value) is int:
         return str(value)
     if type(value) is str:

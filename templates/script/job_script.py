@@ -1,6 +1,6 @@
 """The text of job.sh and of the files that it reads.
 
-job.sh has two halves. The first says what is to run and is made for each pod; the second, the
+job.sh has two halves. The first describes the pod and is made for each one; the second, the
 functions, depends only on the site and on which of them the pod needs, and is rendered once for
 each such choice. What may be secret (commands, environments, probes) is in secret/pod.sh instead.
 """
@@ -14,9 +14,9 @@ from templates.common.quoting import quote, words
 from templates.job.model import File
 from templates.pod.model import Pod
 from templates.resolve.annotations import JobAnnotations
-from templates.resolve.volumes import Source, sources
-from templates.script.containers import Gathered, Site, add_container
-from templates.script.functions import APPTAINER, library, site_facts
+from templates.resolve.volumes import VolumeSource, resolve_volumes
+from templates.script.containers import ScriptContext, ScriptParts, add_container
+from templates.script.functions import APPTAINER, render_functions, site_facts
 from templates.site.build_config import BuildConfig
 
 _PRIVATE = 0o600
@@ -35,34 +35,34 @@ _CONTAINER_ENV = (
 )
 
 
-def write(
+def render(
     job: str, pod: Pod, config: BuildConfig, annotations: JobAnnotations
 ) -> tuple[str, tuple[File, ...]]:
-    """Return job.sh, and everything that has to lie beside it."""
-    volumes = sources(pod, config)
+    """Return job.sh, and all files beside it."""
+    volumes = resolve_volumes(pod, config)
     files = [file for source in volumes.values() for file in source.files]
     if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
         files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]
-    site = Site(pod, config, annotations, volumes)
-    gathered = Gathered(files, _needs_of_the_pod(site), [], [], [])
+    context = ScriptContext(pod, config, annotations, volumes)
+    parts = ScriptParts(files, _pod_needs(context), [], [], [])
     for index, container in enumerate(pod.containers):
-        add_container(site, index, container, gathered)
-    files.append(File("secret/pod.sh", _secret(gathered).encode(), _PRIVATE, True))
-    files += _further_files(config, pod, annotations)
-    functions = library(site_facts(config), frozenset(gathered.needs))
-    return f"{_head(job, site)}{''.join(gathered.functions)}{functions}", tuple(files)
+        add_container(context, index, container, parts)
+    files.append(File("secret/pod.sh", _secret_script(parts).encode(), _PRIVATE, True))
+    files += _extra_files(config, pod, annotations)
+    functions = render_functions(site_facts(config), frozenset(parts.needs))
+    return f"{_head(job, context)}{''.join(parts.functions)}{functions}", tuple(files)
 
 
-def _head(job: str, site: Site) -> str:
-    """Return what all containers have in common. What would need quotes for bash is no name."""
-    pod, config = site.pod, site.config
+def _head(job: str, context: ScriptContext) -> str:
+    """Return the settings of the whole pod. Names need no quotes: they were checked."""
+    pod, config = context.pod, context.config
     script, runtime = config.script, config.runtime
     deadline = "" if pod.deadline_s is None else f"DEADLINE={pod.deadline_s}\n"
     given = _options(config)
-    if site.annotations.mpi_flags is not None:
+    if context.annotations.mpi_flags is not None:
         # Its ranks are containers of their own, and meet in the node's /tmp, /dev and processes.
         given = [option for option in given if option not in _CONTAINMENT]
-    options = words([*_network(job, site), *given, *site.annotations.options])
+    options = words([*_network(job, context), *given, *context.annotations.options])
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
         f"#!{script.bash}\n# Pod {pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
@@ -70,43 +70,44 @@ def _head(job: str, site: Site) -> str:
         f"RUNTIME={quote(runtime.executable or runtime.name)} OPTIONS=({options})\n"
         f"RESTART={pod.restart_policy} GRACE={pod.grace_period_s} "
         f"BACKOFF={script.restart_backoff_s} BACKOFF_MAX={script.restart_backoff_max_s}\n"
-        f"{deadline}CONTAINERS=({containers})\n{_pod_options(site)}{_list_volumes(site.volumes)}\n"
+        f"{deadline}CONTAINERS=({containers})\n{_pod_options(context)}"
+        f"{_volumes_function(context.volumes)}\n"
         "# ---- What is to run; the commands and environments are in secret/pod.sh ----\n"
     )
 
 
-def _secret(gathered: Gathered) -> str:
+def _secret_script(parts: ScriptParts) -> str:
     return (
         "# Commands and environments of the containers, read by job.sh. "
         "Removed when the job has ended.\n"
-        f"{''.join(gathered.secrets)}{''.join(gathered.actions)}"
+        f"{''.join(parts.secrets)}{''.join(parts.actions)}"
     )
 
 
-def _needs_of_the_pod(site: Site) -> set[str]:
-    """Return which of library.NEEDS the pod has whatever its containers are."""
-    pod, annotations, given = site.pod, site.annotations, site.config.script
-    asked = {
+def _pod_needs(context: ScriptContext) -> set[str]:
+    """Return which of functions.NEEDS the pod has whatever its containers are."""
+    pod, annotations, given = context.pod, context.annotations, context.config.script
+    conditions = {
         "header": given.header,
         "footer": given.footer,
         "restarts": pod.restart_policy != "Never",
         "deadline": pod.deadline_s is not None,
         "hosts": pod.host_aliases,
-        "binds": site.volumes or annotations.mounts,
+        "binds": context.volumes or annotations.mounts,
         "container_commands": annotations.singularity_commands,
         "mpi": annotations.mpi_flags is not None,
         "pre_exec": annotations.pre_exec,
         "tunnel": annotations.tunnel_commands,
-        "own_network": site.own_network,
-        "pod": site.own_network and len(pod.containers) > 1,
+        "own_network": context.own_network,
+        "pod": context.own_network and len(pod.containers) > 1,
     }
-    found = {name for name, value in asked.items() if value}
-    for source in site.volumes.values():
-        _add_needs_of_a_volume(source, found)
+    found = {name for name, value in conditions.items() if value}
+    for source in context.volumes.values():
+        _add_volume_needs(source, found)
     return found
 
 
-def _add_needs_of_a_volume(source: Source, needs: set[str]) -> None:
+def _add_volume_needs(source: VolumeSource, needs: set[str]) -> None:
     if source.empty_dir:
         needs.add("empty_dirs")
         if source.in_memory:
@@ -133,30 +134,30 @@ def _options(config: BuildConfig) -> list[str]:
     return [*options, *config.runtime.options]
 
 
-def _network(job: str, site: Site) -> tuple[str, ...]:
-    """Podman's options for the network and the host name of a container."""
-    if site.config.runtime.name != "podman":
+def _network(job: str, context: ScriptContext) -> tuple[str, ...]:
+    """Return podman's options for the network and the host name of a container."""
+    if context.config.runtime.name != "podman":
         return ()
-    if not site.own_network:
+    if not context.own_network:
         return ("--network=host",)
-    if len(site.pod.containers) > 1:
+    if len(context.pod.containers) > 1:
         return (f"--pod={job}",)
-    return _own_network(site)
+    return _own_network(context)
 
 
-def _own_network(site: Site) -> tuple[str, ...]:
-    return f"--network={site.config.podman.network}", f"--hostname={site.pod.hostname}"
+def _own_network(context: ScriptContext) -> tuple[str, ...]:
+    return f"--network={context.config.podman.network}", f"--hostname={context.pod.hostname}"
 
 
-def _pod_options(site: Site) -> str:
-    """What several containers have in common when they do not use the node's network."""
-    if not site.own_network or len(site.pod.containers) == 1:
+def _pod_options(context: ScriptContext) -> str:
+    """Return the options of a podman pod, for containers that share a network of their own."""
+    if not context.own_network or len(context.pod.containers) == 1:
         return ""
-    return f"POD_OPTIONS=({words(_own_network(site))})\n"
+    return f"POD_OPTIONS=({words(_own_network(context))})\n"
 
 
-def _list_volumes(volumes: Mapping[str, Source]) -> str:
-    """The function that names the directories of emptyDir volumes; nothing when there are none."""
+def _volumes_function(volumes: Mapping[str, VolumeSource]) -> str:
+    """Return the function that names the emptyDir directories; empty if there are none."""
     empty = [source for source in volumes.values() if source.empty_dir]
     if not empty:
         return ""
@@ -168,8 +169,8 @@ def _list_volumes(volumes: Mapping[str, Source]) -> str:
     return f"\nlist_volumes() {{\n{lines}}}\n"
 
 
-def _further_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
-    """Yield what the job reads besides secret/pod.sh, where the site or the pod asks for it."""
+def _extra_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
+    """Yield the files beside secret/pod.sh that the site or the pod asks for."""
     if config.runtime.name in APPTAINER:
         yield File("container-env.sh", _CONTAINER_ENV, 0o644, False)
     if pod.host_aliases:

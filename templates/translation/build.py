@@ -1,4 +1,4 @@
-"""From a pod and a site's BuildConfig to a ``Job``: the one translation there is.
+"""Translation of a pod and a site's BuildConfig into a ``Job``.
 
 Pure: the same pod and configuration give the same job, to the byte.
 """
@@ -21,17 +21,17 @@ from templates.site.build_config import KUBERNETES, BuildConfig
 
 
 def build(pod: Pod, config: BuildConfig) -> Job:
-    """Translate, or refuse with one line that says what the site cannot give."""
+    """Translate a pod, or refuse it with one line that names what the site cannot give."""
     annotations = job_annotations(pod.annotations, config.rules)
-    right = _right_asked(pod, config)
-    if right and not config.rules.privileged:
-        raise PodRejected(right, "this site does not allow it")
-    asked = totals(pod)
-    cpu, memory = _amounts(asked, config)
-    _check_limits(asked, cpu, memory, pod.deadline_s, config)
+    privileged = _privileged_field(pod, config)
+    if privileged and not config.rules.privileged:
+        raise PodRejected(privileged, "this site does not allow it")
+    requested = totals(pod)
+    cpu, memory = _requested_amounts(requested, config)
+    _check_limits(requested, cpu, memory, pod.deadline_s, config)
     name = job_name(pod.name, pod.uid)
     renderer = kubernetes_objects if config.runtime.name == KUBERNETES else job_script
-    text, files = renderer.write(name, pod, config, annotations)
+    text, files = renderer.render(name, pod, config, annotations)
     return Job(
         name=name,
         uid=pod.uid,
@@ -42,21 +42,21 @@ def build(pod: Pod, config: BuildConfig) -> Job:
         files=files,
         cpu_milli=cpu,
         memory_bytes=max(memory, byte_count(config.runtime.least_memory)) if memory else 0,
-        gpus=asked.gpus,
+        gpus=requested.gpus,
         wall_time_s=pod.deadline_s or config.defaults.wall_time_s,
-        other_resources=asked.other,
+        other_resources=requested.other,
         annotations=annotations.backend,
         containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
         grace_period_s=pod.grace_period_s,
         host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
-        privileged=bool(right),
+        privileged=bool(privileged),
     )
 
 
-def _right_asked(pod: Pod, config: BuildConfig) -> str:
-    """The field that asks for more than the job's user may do in any container; empty: none.
+def _privileged_field(pod: Pod, config: BuildConfig) -> str:
+    """Return the field by which a container exceeds the user's own rights; empty if none does.
 
-    That needs the site's consent; what narrows a container's rights never hurts.
+    That needs the site's consent; to narrow a container's rights needs none.
     """
     if pod.host_pid:
         return "pod.spec.hostPID"
@@ -67,32 +67,32 @@ def _right_asked(pod: Pod, config: BuildConfig) -> str:
     for container in pod.containers:
         security = container.security
         if security.privileged or security.add_capabilities:
-            field = "privileged" if security.privileged else "capabilities.add"
-            return f"pod.spec containers[{container.name}].securityContext.{field}"
+            key = "privileged" if security.privileged else "capabilities.add"
+            return f"pod.spec containers[{container.name}].securityContext.{key}"
     return ""
 
 
-def _amounts(asked: Totals, config: BuildConfig) -> tuple[int, int]:
-    """What the scheduler is asked for: the requests, else the limits, else the site's defaults."""
-    cpu = asked.cpu_milli or cpu_milli(config.defaults.cpu or "0")
-    memory = asked.memory_bytes or byte_count(config.defaults.memory or "0")
-    return cpu, max(memory, asked.memory_limit_bytes)
+def _requested_amounts(requested: Totals, config: BuildConfig) -> tuple[int, int]:
+    """Return cpu and memory to request: the requests, else the limits, else the site's defaults."""
+    cpu = requested.cpu_milli or cpu_milli(config.defaults.cpu or "0")
+    memory = requested.memory_bytes or byte_count(config.defaults.memory or "0")
+    return cpu, max(memory, requested.memory_limit_bytes)
 
 
 def _check_limits(
-    asked: Totals, cpu: int, memory: int, deadline: Optional[int], config: BuildConfig
+    requested: Totals, cpu: int, memory: int, deadline: Optional[int], config: BuildConfig
 ) -> None:
     limits = config.limits
-    where = "pod.spec.containers"
+    field = "pod.spec.containers"
     if limits.cpu is not None and cpu > cpu_milli(limits.cpu):
-        raise PodRejected(where, f"{cpu / 1000:g} cpus are more than this site's {limits.cpu}")
+        raise PodRejected(field, f"{cpu / 1000:g} cpus are more than this site's {limits.cpu}")
     if limits.memory is not None and memory > byte_count(limits.memory):
         raise PodRejected(
-            where, f"{memory} bytes of memory are more than this site's {limits.memory}"
+            field, f"{memory} bytes of memory are more than this site's {limits.memory}"
         )
-    if limits.gpus is not None and sum(asked.gpus.values()) > limits.gpus:
+    if limits.gpus is not None and sum(requested.gpus.values()) > limits.gpus:
         raise PodRejected(
-            where, f"{sum(asked.gpus.values())} GPUs are more than this site's {limits.gpus}"
+            field, f"{sum(requested.gpus.values())} GPUs are more than this site's {limits.gpus}"
         )
     if limits.wall_time_s is not None and (deadline or 0) > limits.wall_time_s:
         raise PodRejected(

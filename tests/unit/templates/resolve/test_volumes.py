@@ -10,7 +10,7 @@ from templates.common.errors import PodRejected
 from templates.common.names import SUBDOMAIN_RULE
 from templates.job.model import File
 from templates.pod.model import MAIN, Container, Content, Mount, Pod, Volume
-from templates.resolve.volumes import Source, sources
+from templates.resolve.volumes import VolumeSource, resolve_volumes
 from templates.site.build_config import BuildConfig, Claim, HostPath, NfsExport, Volumes
 
 CONFIG = BuildConfig(
@@ -43,35 +43,35 @@ def pod_with(kind: str, source: dict[str, Any], **more: Any) -> Pod:
     return pod._replace(**{"config_maps": maps, "secrets": {"s": Content({"pw": b"\xff"})}, **more})
 
 
-def source_of(kind: str, source: dict[str, Any], **more: Any) -> Source:
-    found = sources(pod_with(kind, source, **more), CONFIG)
+def source_of(kind: str, source: dict[str, Any], **more: Any) -> VolumeSource:
+    found = resolve_volumes(pod_with(kind, source, **more), CONFIG)
     assert list(found) == ["v"]  # what nobody mounts is not looked at
     return found["v"]
 
 
 def refusal(kind: str, source: dict[str, Any], config: BuildConfig = CONFIG) -> str:
     with pytest.raises(PodRejected) as caught:
-        sources(pod_with(kind, source), config)
+        resolve_volumes(pod_with(kind, source), config)
     return str(caught.value)
 
 
-def files_of(source: Source) -> list[tuple[str, bytes, int, bool]]:
+def files_of(source: VolumeSource) -> list[tuple[str, bytes, int, bool]]:
     return [tuple(file) for file in source.files]  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
     ("source", "found"),
     [
-        ({}, Source('"$SCRATCH"/v', empty_dir=True)),  # type: ignore[arg-type]
-        ({"medium": ""}, Source('"$SCRATCH"/v', empty_dir=True)),  # type: ignore[arg-type]
+        ({}, VolumeSource('"$SCRATCH"/v', empty_dir=True)),  # type: ignore[arg-type]
+        ({"medium": ""}, VolumeSource('"$SCRATCH"/v', empty_dir=True)),  # type: ignore[arg-type]
         (
             {"medium": "Memory", "sizeLimit": "1Mi"},
-            Source('"$MEMORY"/v', empty_dir=True, in_memory=True, size_limit=2**20),  # type: ignore[arg-type]
+            VolumeSource('"$MEMORY"/v', empty_dir=True, in_memory=True, size_limit=2**20),  # type: ignore[arg-type]
         ),
-        ({"sizeLimit": 100}, Source('"$SCRATCH"/v', empty_dir=True, size_limit=100)),  # type: ignore[arg-type]
+        ({"sizeLimit": 100}, VolumeSource('"$SCRATCH"/v', empty_dir=True, size_limit=100)),  # type: ignore[arg-type]
     ],
 )
-def test_an_empty_dir_is_made_by_the_script(source: dict[str, Any], found: Source) -> None:
+def test_an_empty_dir_is_made_by_the_script(source: dict[str, Any], found: VolumeSource) -> None:
     assert source_of("emptyDir", source) == found
 
 
@@ -89,7 +89,7 @@ def claim_template(**spec: Any) -> dict[str, Any]:
 )
 def test_an_ephemeral_volume_is_an_empty_dir(source: dict[str, Any], limit: int) -> None:
     word = source_of("emptyDir", {}).word
-    assert source_of("ephemeral", source) == Source(word, empty_dir=True, size_limit=limit)
+    assert source_of("ephemeral", source) == VolumeSource(word, empty_dir=True, size_limit=limit)
 
 
 @pytest.mark.parametrize("key", ["dataSource", "dataSourceRef"])
@@ -150,7 +150,7 @@ def test_of_two_items_for_one_path_the_last_one_counts() -> None:
     ],
 )
 def test_a_volume_without_files_is_an_empty_folder(kind: str, source: dict[str, Any]) -> None:
-    assert source_of(kind, source) == Source('"$SCRATCH"/v', read_only=True, empty_dir=True)  # type: ignore[arg-type]
+    assert source_of(kind, source) == VolumeSource('"$SCRATCH"/v', read_only=True, empty_dir=True)  # type: ignore[arg-type]
 
 
 def test_a_projected_volume_takes_what_interlink_has_resolved_and_adds_the_rest() -> None:
