@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Optional
 
 from submitter.cli import config_file
-from submitter.config.settings import Settings, variables
+from submitter.config.settings import Settings, read_variables
 from templates import __version__
 from templates.common.errors import ConfigError
 from templates.program import main_loop
@@ -78,7 +78,7 @@ def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
     """Write our configuration made from an older one; says on standard error what became of it."""
     from submitter.cli import slurm_import
 
-    found = variables(slurm_import.VARIABLES)
+    found = read_variables(slurm_import.VARIABLES)
     path = path or slurm_import.place(found)
     try:
         made = slurm_import.convert(slurm_import.read(path), str(path), found)

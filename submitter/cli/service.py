@@ -1,4 +1,4 @@
-"""The service: one connection to NATS, and one agent per pool on it."""
+"""The service: one connection to NATS, and one agent for each pool."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from submitter.backends import registry
-from submitter.cli.systemd import Notifier, keep_told
+from submitter.cli.systemd import Notifier, keep_notified
 from submitter.common.nats_request import asking
 from submitter.config.settings import PROGRAM, Settings
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from submitter.jobs.table import Table
 from submitter.pool.agent import Agent
 from submitter.store.journal import Journal
@@ -21,61 +21,63 @@ from templates.program.settings import link_settings
 logger = logging.getLogger(__name__)
 
 THREADS = 16
-STOP_S = 15.0  # for all agents together to finish what is in hand
+STOP_S = 15.0  # for all agents together to finish pending requests
 LINK_STOP_S = 5.0
 
 
 async def serve(settings: Settings) -> int:
-    """Run until cancelled or told to shut down (0), or until the connection is given up (1)."""
+    """Run until cancelled or asked to shut down (0), or until the connection is given up (1)."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "work"))
-    told = asyncio.Event()
+    shutdown = asyncio.Event()
     agents: list[Agent] = []
 
-    async def introduce() -> None:
-        await asyncio.gather(*(agent.announcer.introduce() for agent in agents))
+    async def publish_all() -> None:
+        await asyncio.gather(*(agent.publisher.publish_all() for agent in agents))
 
     root = settings.nats.root
-    link = Link(link_settings(settings.nats, PROGRAM), root, introduce)
+    link = Link(link_settings(settings.nats, PROGRAM), root, publish_all)
     for pool in settings.pools:
         backend = registry.make(pool, asking(link))
-        site = Site(pool, Journal(pool.directory), backend, Table(backend.starts_again))
-        agents.append(Agent(site, link, root, told.set))
+        context = PoolContext(pool, Journal(pool.directory), backend, Table(backend.starts_again))
+        agents.append(Agent(context, link, root, shutdown.set))
     notifier = Notifier.from_environment()
-    telling = asyncio.create_task(keep_told(notifier, link.connected, lambda: _words(agents, link)))
+    reporting = asyncio.create_task(
+        keep_notified(notifier, link.connected, lambda: _describe(agents, link))
+    )
     try:
         for agent in agents:
             await agent.start()
         await link.start()
-        return await _until_told(told, link)
+        return await _wait_for_end(shutdown, link)
     finally:
-        telling.cancel()
+        reporting.cancel()
         await _stop(agents, link)
 
 
-def _words(agents: Sequence[Agent], link: Link) -> str:
-    """What the service is doing, for people."""
-    jobs = ", ".join(f"{agent.pool}: {len(agent.keeper.site.table)} jobs" for agent in agents)
+def _describe(agents: Sequence[Agent], link: Link) -> str:
+    """Return what the service is doing, for people."""
+    jobs = ", ".join(f"{agent.pool}: {len(agent.lifecycle.context.table)} jobs" for agent in agents)
     state = f"no connection to NATS: {link.trouble}" if link.trouble else "connected"
     return f"{state}; {jobs}"
 
 
-async def _until_told(told: asyncio.Event, link: Link) -> int:
-    """0 when told to end; 1 when the connection's keeper has ended, which it never should."""
-    waits = [asyncio.create_task(told.wait()), asyncio.create_task(link.ended())]
+async def _wait_for_end(shutdown: asyncio.Event, link: Link) -> int:
+    """Return 0 once asked to shut down; 1 if the connection's task ends, which it never should."""
+    waits = [asyncio.create_task(shutdown.wait()), asyncio.create_task(link.ended())]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-    if told.is_set():
+    if shutdown.is_set():
         return 0
     logger.error("the connection to NATS has been given up")
     return 1
 
 
 async def _stop(agents: Sequence[Agent], link: Link) -> None:
-    """In bounded time: whatever matters is on disk."""
+    """Stop in bounded time; whatever matters is on disk."""
     try:
         await asyncio.wait_for(asyncio.gather(*(agent.stop() for agent in agents)), STOP_S)
     except (asyncio.TimeoutError, OSError) as error:

@@ -1,4 +1,4 @@
-"""What an admin says about a site: the dataclasses are the only list of the keys.
+"""The settings of a site: the dataclasses are the only list of the keys.
 
 The text under a field says what it means; the sample file and docs/submitter.md follow from it.
 """
@@ -118,28 +118,31 @@ class Settings:
 
 
 class Supervisor(NamedTuple):
-    """How systemd, or whoever has started us, wants to be told how we are."""
+    """How systemd, or a container's probes, are notified of our status."""
 
     notify_socket: str = ""
     watchdog_s: float = 0  # it ends us after so long without a sign of life; 0: never
     status_file: str = ""  # what we are doing, for the probes of a container
 
 
-def supervisor() -> Supervisor:
-    """What our environment says of them; taken out of it, so that no job ever sees it."""
+def take_supervisor() -> Supervisor:
+    """Return what our environment names, and remove it there, so that no job ever sees it."""
     names = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "INTERLINK_STATUS_FILE")
     address, limit, process, file = (os.environ.pop(name, "") for name in names)
-    meant = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
-    return Supervisor(address, int(limit) / 1e6 if meant else 0, file)
+    is_ours = process in ("", str(os.getpid())) and limit.isascii() and limit.isdigit()
+    return Supervisor(address, int(limit) / 1e6 if is_ours else 0, file)
 
 
 def environment_with(added: Mapping[str, str], unwanted: Iterable[str]) -> dict[str, str]:
-    """Our environment for another program, without variables that begin so, with others added."""
-    starts = tuple(unwanted)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(starts)}
+    """Return our environment for another program, without and with some variables.
+
+    Those that begin with one of ``unwanted`` are left out, those of ``added`` are set.
+    """
+    prefixes = tuple(unwanted)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
     return {**kept, **added}
 
 
-def variables(names: Iterable[str]) -> dict[str, str]:
-    """Those of these variables that our environment has."""
+def read_variables(names: Iterable[str]) -> dict[str, str]:
+    """Return those of these variables that our environment has."""
     return {name: os.environ[name] for name in names if name in os.environ}

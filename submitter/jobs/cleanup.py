@@ -1,6 +1,6 @@
-"""Tidying up a pool's directory: what crashes and oblivion have left.
+"""Cleanup of a pool's directory: leftovers of crashes, old tombstones, and orphaned jobs.
 
-Runs in a thread, now and then.
+Runs periodically, in a thread.
 """
 
 from __future__ import annotations
@@ -12,57 +12,57 @@ import shutil
 import time
 from collections.abc import Iterator
 
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from templates.job.records import parse_name
 from templates.protocol.messages import Delete
 
 logger = logging.getLogger(__name__)
 
-RUBBISH_AFTER_S = 3600.0
+LEFTOVER_AFTER_S = 3600.0
 
 
 class Janitor:
-    """Tidies up after one pool."""
+    """Periodic cleanup of one pool."""
 
     pause_s = 600.0
 
-    def __init__(self, site: Site) -> None:
-        self._site = site
+    def __init__(self, context: PoolContext) -> None:
+        self._context = context
 
     async def step(self) -> None:
-        """One round; the first thing after a start, too."""
-        table, keep_s = self._site.table, self._site.pool.timing.keep_orphans_s
+        """Clean up once; also the first thing after a start."""
+        table, keep_s = self._context.table, self._context.pool.timing.keep_orphans_s
         old = time.time() - keep_s
         orphans = [
             entry.name
             for entry in table.entries()
-            if entry.final and entry.stone is None and entry.ended_s < old
+            if entry.final and entry.tombstone is None and entry.ended_s < old
         ]
         await asyncio.to_thread(self._tidy, orphans)
-        await asyncio.to_thread(self._site.backend.tidy)
+        await asyncio.to_thread(self._context.backend.tidy)
 
     def _tidy(self, orphans: list[str]) -> None:
-        journal = self._site.journal
+        journal = self._context.journal
         journal.tidy()
         now = time.time()
-        for path, age in _ages(journal.incoming, now):
-            if age > RUBBISH_AFTER_S:
+        for path, age in _entry_ages(journal.incoming, now):
+            if age > LEFTOVER_AFTER_S:
                 _remove(path)
-        for path, age in _ages(journal.spool, now):
-            if age > RUBBISH_AFTER_S and parse_name(os.path.basename(path)) is None:
+        for path, age in _entry_ages(journal.spool, now):
+            if age > LEFTOVER_AFTER_S and parse_name(os.path.basename(path)) is None:
                 _remove(path)
-        for path, age in _ages(journal.deleted, now):
+        for path, age in _entry_ages(journal.deleted, now):
             kept = journal.has(os.path.basename(path))
-            if age > self._site.pool.timing.keep_deleted_s and not kept:
+            if age > self._context.pool.timing.keep_deleted_s and not kept:
                 _remove(path)
         if orphans:
-            # From here on they are like any other deleted job.
+            # From here on they are handled like any other deleted job.
             journal.bury([Delete(name, None) for name in orphans])
-            logger.info("pool=%s: removes %s orphans", self._site.pool.name, len(orphans))
+            logger.info("pool=%s: removes %s orphans", self._context.pool.name, len(orphans))
 
 
-def _ages(folder: str, now: float) -> Iterator[tuple[str, float]]:
-    """Each entry of a folder, and how many seconds ago it was changed."""
+def _entry_ages(folder: str, now: float) -> Iterator[tuple[str, float]]:
+    """Yield the path of each entry of a folder, and the seconds since it was changed."""
     with os.scandir(folder) as entries:
         for entry in entries:
             try:

@@ -1,4 +1,4 @@
-"""What the parts of one pool's service share."""
+"""The objects that all steps of one pool share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from submitter.jobs.table import Table
 from submitter.store.journal import Journal
 
 
-class Site(NamedTuple):
+class PoolContext(NamedTuple):
     """One pool: its settings, files, batch system and jobs."""
 
     pool: Pool

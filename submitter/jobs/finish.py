@@ -1,7 +1,7 @@
-"""Jobs that have ended: their last status is written down, what they left is cleaned up.
+"""Jobs that have ended: their final status is written, and the batch system is cleaned up.
 
-What ended a job is told by its records, or else by its last status: that is written down once, so
-that no restart and no other submitter tells another story.
+The final status is written once, so that every restart and every other submitter reports the same
+end.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Callable, Optional
 
 from submitter.backends.base import Ticket
 from submitter.common.errors import SubmitterError
-from submitter.jobs.context import Site
-from submitter.jobs.poll import clock
-from submitter.jobs.table import Entry
+from submitter.jobs.context import PoolContext
+from submitter.jobs.poll import format_time
+from submitter.jobs.table import TrackedJob
 from templates.job.status import ENDED
 from templates.protocol.messages import Delete
 
@@ -24,100 +24,103 @@ logger = logging.getLogger(__name__)
 
 VANISHED = "the job's directory was removed at the site before the job had ended; seen at"
 
-
-Learned = Callable[[str], Optional[str]]  # of submission.py
+ResolveNativeId = Callable[[str], Optional[str]]  # of submit.py
 
 
 class Ending:
-    """The ends of one pool's jobs."""
+    """The steps after the end of one pool's jobs."""
 
-    def __init__(self, site: Site, learned: Learned = lambda name: "") -> None:
-        self._site = site
-        self._learned = learned
-        self.waits = False
-        """Whether a job that has ended is not clean yet."""
+    def __init__(
+        self, context: PoolContext, resolve_native_id: ResolveNativeId = lambda name: ""
+    ) -> None:
+        self._context = context
+        self._resolve_native_id = resolve_native_id
+        self.has_pending = False
+        """Set while a job that has ended is not clean yet."""
 
     async def step(self) -> bool:
-        """One round; whether room may have become free."""
-        live = list(self._site.table.live.values())
+        """Finish what has ended; return whether the batch system may take more jobs now."""
+        live = list(self._context.table.live.values())
         ended = [entry for entry in live if entry.has_ended and not entry.final]
-        certain = [entry for entry in ended if await self._is_certain(entry)]
-        if certain:
-            await self._write_down(certain)
+        ready = [entry for entry in ended if await self._knows_native_id(entry)]
+        if ready:
+            await self._write_final(ready)
         final = [entry for entry in live if entry.final]
         cleaned = await self._clean(final) if final else 0
-        self.waits = cleaned < len(final) or len(certain) < len(ended)
+        self.has_pending = cleaned < len(final) or len(ready) < len(ended)
         return cleaned > 0
 
-    async def _is_certain(self, entry: Entry) -> bool:
-        """Whether it is known what it is called in the batch system.
+    async def _knows_native_id(self, entry: TrackedJob) -> bool:
+        """Return whether the job's native id is known; look it up where it is not.
 
-        Its own records may tell its end before we know that another submitter has handed it over.
+        The job's records may report its end before we know that another submitter has submitted it.
         """
         if entry.native or entry.outlook.phase == ENDED:
             return True
-        native = await asyncio.to_thread(self._learned, entry.name)
+        native = await asyncio.to_thread(self._resolve_native_id, entry.name)
         if native is None:
             return False
-        # What it has waited for is no part of its end.
-        entry.look(entry.outlook._replace(native=native, reason="", message=""))
+        # The reason why it waited has nothing to do with its end.
+        entry.update(entry.outlook._replace(native=native, reason="", message=""))
         return True
 
-    async def _write_down(self, ended: Sequence[Entry]) -> None:
+    async def _write_final(self, ended: Sequence[TrackedJob]) -> None:
         dumps = [(entry.name, entry.dump()) for entry in ended]
-        journal = self._site.journal
+        journal = self._context.journal
 
         def write() -> list[bytes]:
             written = []
             for name, dumped in dumps:
                 try:
                     written.append(journal.write_final(name, dumped))
-                except OSError as error:  # it counts all the same
+                except OSError as error:  # the status counts all the same
                     logger.warning("job=%s: its end is not written: %s", name, error.strerror)
                     written.append(dumped)
             return written
 
         for entry, dumped in zip(ended, await asyncio.to_thread(write)):
             entry.finish(dumped)
-            self._site.table.changed(entry)
+            self._context.table.mark_changed(entry)
 
-    async def _clean(self, ended: Sequence[Entry]) -> int:
-        """Nothing of an ended job stays in the batch system, nor anything secret on disk."""
-        site = self._site
-        handed = [entry.ticket(site.journal.of(entry.name)) for entry in ended if entry.native]
-        others = [entry.name for entry in ended if not entry.native]
-        clean = await asyncio.to_thread(self._cleaned, handed, others)
+    async def _clean(self, ended: Sequence[TrackedJob]) -> int:
+        """Remove ended jobs from the batch system, and their secrets from the disk."""
+        context = self._context
+        submitted = [
+            entry.ticket(context.journal.of(entry.name)) for entry in ended if entry.native
+        ]
+        unsubmitted = [entry.name for entry in ended if not entry.native]
+        clean = await asyncio.to_thread(self._clean_blocking, submitted, unsubmitted)
         for entry in ended:
             if entry.name in clean:
-                site.table.settle(entry)
+                context.table.mark_cleaned(entry)
         return len(clean)
 
-    def _cleaned(self, handed: Sequence[Ticket], others: Sequence[str]) -> set[str]:
-        clean = self._site.backend.clean(handed) if handed else set()
-        clean.update(others)
+    def _clean_blocking(self, submitted: Sequence[Ticket], unsubmitted: Sequence[str]) -> set[str]:
+        clean = self._context.backend.clean(submitted) if submitted else set()
+        clean.update(unsubmitted)
         for name in clean:
-            self._site.journal.forget_secrets(name)
+            self._context.journal.forget_secrets(name)
         return clean
 
-    async def vanished(self, entry: Entry) -> None:
-        """A job's directory was removed by hand: the job is over, and never made again."""
-        site, at_ms = self._site, int(time.time() * 1000)
-        words = f"{VANISHED} {clock(at_ms)}"
-        logger.warning("pool=%s job=%s: %s", site.pool.name, entry.name, words)
+    async def end_vanished(self, entry: TrackedJob) -> None:
+        """End a job whose directory was removed by hand, so that it is never created again."""
+        context, at_ms = self._context, int(time.time() * 1000)
+        message = f"{VANISHED} {format_time(at_ms)}"
+        logger.warning("pool=%s job=%s: %s", context.pool.name, entry.name, message)
         outlook = entry.outlook._replace(
-            phase=ENDED, reason="", message=words, exit_code=1, at_ms=at_ms
+            phase=ENDED, reason="", message=message, exit_code=1, at_ms=at_ms
         )
-        entry.look(outlook)
-        ticket = entry.ticket(site.journal.of(entry.name))
+        entry.update(outlook)
+        ticket = entry.ticket(context.journal.of(entry.name))
 
         def end() -> None:
-            site.journal.bury([Delete(entry.name, 0)], lost=True)
+            context.journal.bury([Delete(entry.name, 0)], lost=True)
             if ticket.native:
-                site.backend.cancel([ticket], kill=True)
+                context.backend.cancel([ticket], kill=True)
 
         entry.finish(entry.dump())
-        site.table.changed(entry)
+        context.table.mark_changed(entry)
         try:
             await asyncio.to_thread(end)
-        except SubmitterError as error:  # what is left is seen to once more when it is cleaned up
-            logger.warning("pool=%s job=%s: %s", site.pool.name, entry.name, error)
+        except SubmitterError as error:  # the cleanup of ended jobs tries again
+            logger.warning("pool=%s job=%s: %s", context.pool.name, entry.name, error)

@@ -1,6 +1,6 @@
-"""Looking at a pool's directory: which jobs, deletions and records are new there.
+"""Scans of a pool's directory for new jobs, deletions and records.
 
-Runs in a thread, one look at a time. Whatever cannot be read is an ``OSError`` and changes nothing.
+Runs in a thread, one scan at a time. Whatever cannot be read is an ``OSError`` and changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
-from submitter.jobs.table import Found
+from submitter.jobs.table import StoredJob
 from submitter.store.journal import Journal, Tombstone, load_request, read
 from submitter.store.spool import Spool
 from templates.common.errors import WireError
@@ -21,21 +21,21 @@ from templates.job.records import Record, parse_lines
 
 logger = logging.getLogger(__name__)
 
-_TRUSTED_AFTER_S = 2.0  # a folder may change twice within one tick of its clock
-_LOOK_AGAIN_S = 60.0  # shared file systems may be slow to tell
-_SURELY_SEEN_S = 2 * _LOOK_AGAIN_S
+_MTIME_RELIABLE_AFTER_S = 2.0  # a folder may change twice within one tick of its clock
+_RELIST_AFTER_S = 60.0  # shared file systems may show changes late
+_VISIBLE_AFTER_S = 2 * _RELIST_AFTER_S
 
 
-class Sight(NamedTuple):
-    """What one look has found."""
+class ScanResult(NamedTuple):
+    """The changes that one scan found."""
 
-    found: Sequence[Found]
+    found: Sequence[StoredJob]
     vanished: Mapping[str, Optional[Tombstone]]  # jobs whose directory is gone
-    stones: Mapping[str, Tombstone]  # deletions of known jobs
+    tombstones: Mapping[str, Tombstone]  # new deletions of known jobs
     records: Sequence[Record]
 
 
-class Folder:
+class FolderListing:
     """The names in a folder, listed again only when it may have changed."""
 
     def __init__(self, path: str) -> None:
@@ -43,84 +43,89 @@ class Folder:
         self._mtime = -1
         self._listed = 0.0
 
-    def forget(self) -> None:
-        """List it again the next time: what was found was lost."""
+    def invalidate(self) -> None:
+        """List the folder again the next time, as the last result was lost."""
         self._mtime = -1
 
-    def names(self) -> Optional[set[str]]:
-        """None when they are what they were."""
+    def changed_names(self) -> Optional[set[str]]:
+        """Return the names; None if the folder has not changed."""
         mtime = os.stat(self._path).st_mtime_ns
         now = time.time()
-        if mtime == self._mtime and now - self._listed < _LOOK_AGAIN_S:
+        if mtime == self._mtime and now - self._listed < _RELIST_AFTER_S:
             return None
         names = set(os.listdir(self._path))
         self._listed = now
-        self._mtime = mtime if abs(now - mtime / 1e9) > _TRUSTED_AFTER_S else -1
+        self._mtime = mtime if abs(now - mtime / 1e9) > _MTIME_RELIABLE_AFTER_S else -1
         return names
 
 
 class Scanner:
-    """One pool's directory, as one process has seen it so far."""
+    """One pool's directory, as far as this process has seen it."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._spool = Spool(journal.spool)
-        self._jobs = Folder(journal.jobs)
-        self._deleted = Folder(journal.deleted)
-        self._known_stones: set[str] = set()
+        self._jobs = FolderListing(journal.jobs)
+        self._deleted = FolderListing(journal.deleted)
+        self._known_tombstones: set[str] = set()
         self._unreadable: set[str] = set()
-        self._absent: dict[str, float] = {}  # since when, where no directory was ever seen
+        self._absent_since: dict[str, float] = {}  # of jobs without a directory
         self._directories: set[str] = set()
 
-    def look(self, known: frozenset[str], placed: frozenset[str] = frozenset()) -> Sight:
-        """Everything that is new, given the names of the jobs that are known.
+    def scan(self, known: frozenset[str], submitted: frozenset[str] = frozenset()) -> ScanResult:
+        """Return what is new, given the names of the known jobs.
 
-        Those in ``placed`` had a directory for certain.
+        Those in ``submitted`` certainly had a directory.
         """
         try:
-            return self._look(known, placed)
+            return self._scan(known, submitted)
         except OSError:
-            self._jobs.forget()
-            self._deleted.forget()
+            self._jobs.invalidate()
+            self._deleted.invalidate()
             raise
 
-    def _look(self, known: frozenset[str], placed: frozenset[str]) -> Sight:
+    def _scan(self, known: frozenset[str], submitted: frozenset[str]) -> ScanResult:
         accepted = self._journal.accepted
         accepted.look()
         in_order = accepted.names()  # before the directories: a job goes from here to there
-        names, waiting = self._jobs.names(), set(in_order)
+        names, waiting = self._jobs.changed_names(), set(in_order)
         others = (names or set()) - waiting - known
-        found = self._load([*(name for name in in_order if name not in known), *others])
+        found = self._load_jobs([*(name for name in in_order if name not in known), *others])
         vanished: dict[str, Optional[Tombstone]] = {}
         if names is not None:
             for name in waiting & names:
                 accepted.settle(name)
-            gone = self._gone({*known} - names - waiting, self._directories | placed)
+            gone = self._find_vanished({*known} - names - waiting, self._directories | submitted)
             vanished = {name: self._journal.tombstone(name) for name in gone}
             self._directories = names
-        return Sight(found, vanished, self._stones(known), self._spool.look())
+        return ScanResult(found, vanished, self._new_tombstones(known), self._spool.read_new())
 
-    def _gone(self, absent: set[str], had_one: set[str]) -> set[str]:
-        """Those that had a directory; of others its making may not have been seen yet."""
+    def _find_vanished(self, absent: set[str], had_directory: set[str]) -> set[str]:
+        """Return the jobs that have lost their directory.
+
+        Where none was ever seen, it may have been made already and not be visible yet.
+        """
         now = time.monotonic()
-        self._absent = {name: self._absent.get(name, now) for name in absent}
-        late = {name for name, since in self._absent.items() if now - since > _SURELY_SEEN_S}
-        return absent & had_one | late
+        self._absent_since = {name: self._absent_since.get(name, now) for name in absent}
+        late = {
+            name for name, since in self._absent_since.items() if now - since > _VISIBLE_AFTER_S
+        }
+        return absent & had_directory | late
 
-    def _stones(self, known: frozenset[str]) -> dict[str, Tombstone]:
-        names = self._deleted.names()
+    def _new_tombstones(self, known: frozenset[str]) -> dict[str, Tombstone]:
+        names = self._deleted.changed_names()
         if names is None:
             return {}
-        stones = {}
-        self._known_stones &= names
-        for name in (names & known) - self._known_stones:
-            stone = self._journal.tombstone(name)
-            if stone is not None and not stone.lost:  # else nobody has asked for its end yet
-                stones[name] = stone
-                self._known_stones.add(name)
-        return stones
+        tombstones = {}
+        self._known_tombstones &= names
+        for name in (names & known) - self._known_tombstones:
+            tombstone = self._journal.tombstone(name)
+            if tombstone is not None and not tombstone.lost:  # the cluster did not ask for that one
+                tombstones[name] = tombstone
+                self._known_tombstones.add(name)
+        return tombstones
 
-    def _load(self, names: Iterable[str]) -> list[Found]:
+    def _load_jobs(self, names: Iterable[str]) -> list[StoredJob]:
         found = []
         for name in names:
             try:
@@ -132,50 +137,54 @@ class Scanner:
                 continue
             if loaded is not None:
                 found.append(loaded)
-        return sorted(found, key=lambda one: one.accepted_ms)
+        return sorted(found, key=lambda job: job.accepted_ms)
 
-    def reread(self, names: Sequence[str]) -> list[Record]:
-        """All the records of these jobs, from their own lists."""
-        return [record for name in names for record in records_of(self._journal, name)]
+    def read_all_records(self, names: Sequence[str]) -> list[Record]:
+        """Return all records of these jobs, from their own lists."""
+        return [record for name in names for record in read_records(self._journal, name)]
 
 
-def records_of(journal: Journal, name: str) -> list[Record]:
-    """What a job's script has recorded, from the job's own list."""
+def read_records(journal: Journal, name: str) -> list[Record]:
+    """Return the records of a job, from its own list."""
     lines = parse_lines(read(f"{journal.of(name)}/records") or b"")
     return [record for record in lines if record.job == name]
 
 
-def load(journal: Journal, name: str) -> Optional[Found]:
-    """A job from its directory; None when that has just been removed."""
+def load(journal: Journal, name: str) -> Optional[StoredJob]:
+    """Return a job as read from its directory; None if that has just been removed."""
     folder = journal.of(name)
     final = read(f"{folder}/final")
-    stone = journal.tombstone(name)
+    tombstone = journal.tombstone(name)
     if final is not None:
         ended_s = os.stat(f"{folder}/final").st_mtime
-        native = _native_in(final)
-        return Found(name, None, native=native, final=final, ended_s=ended_s, stone=stone)
+        native = _native_id_in(final)
+        return StoredJob(
+            name, None, native=native, final=final, ended_s=ended_s, tombstone=tombstone
+        )
     request = read(f"{folder}/{REQUEST}")
     if request is None:
-        return _waiting(journal, name, stone)
+        return _load_accepted(journal, name, tombstone)
     job, accepted_ms = load_request(request)
     if job.name != name:
         raise WireError("request.json", "is another job's")
     native = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
-    records = records_of(journal, name)
-    return Found(name, job, accepted_ms, native, records, stone=stone)
+    records = read_records(journal, name)
+    return StoredJob(name, job, accepted_ms, native, records, tombstone=tombstone)
 
 
-def _waiting(journal: Journal, name: str, stone: Optional[Tombstone]) -> Optional[Found]:
-    """A job that has no directory yet."""
+def _load_accepted(
+    journal: Journal, name: str, tombstone: Optional[Tombstone]
+) -> Optional[StoredJob]:
+    """Return a job that has no directory yet; None if there is none."""
     accepted = journal.accepted.read(name)
     if accepted is None:
         return None
     job, accepted_ms = accepted
-    return Found(name, job._replace(script="", files=()), accepted_ms, stone=stone)
+    return StoredJob(name, job._replace(script="", files=()), accepted_ms, tombstone=tombstone)
 
 
-def _native_in(final: bytes) -> str:
-    """The job's identity in the batch system; empty for one that never had any, or not for long."""
+def _native_id_in(final: bytes) -> str:
+    """Return the native id in a final status; empty if the job has none."""
     try:
         return str(json.loads(final).get("native", ""))
     except (ValueError, AttributeError):

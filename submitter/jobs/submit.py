@@ -1,9 +1,8 @@
-"""Handing jobs to the batch system, each exactly once.
+"""Submission of jobs to the batch system, each exactly once.
 
-Runs in a thread. Whoever submits a job holds its lock. ``submitting`` stands in its directory from
-before the batch system is told until its answer is written down as ``native``: where it stands
-alone, after a crash or an unclear answer, nobody knows, and the job is looked for by its name
-before anything else.
+Runs in a thread, with the job's lock. The file ``submitting`` is created before the batch system is
+called, and ``native`` written with its answer: where ``submitting`` stands alone, after a crash or
+an unclear answer, the job is first looked for in the batch system, by its name.
 """
 
 from __future__ import annotations
@@ -25,41 +24,41 @@ from submitter.store.journal import Journal, read
 from templates.job.directory import write_file
 from templates.job.model import Job
 
-# What became of an attempt.
+# Outcomes of an attempt.
 SUBMITTED = "submitted"
 WAITS = "waits"  # the batch system takes no more at the moment
-REFUSED = "refused"  # it never will
-UNCLEAR = "unclear"  # it has to be asked again later
+REFUSED = "refused"  # it never will take this one
+UNCLEAR = "unclear"  # no answer: to be tried again later
 DOUBTFUL = "doubtful"  # it may yet show up in the batch system
-BUSY = "busy"  # another submitter is at it
+BUSY = "busy"  # another submitter has the lock
 DELETED = "deleted"  # the pod has been deleted meanwhile
 MISSING = "missing"  # the directory is gone
 
-MOST_LOST = 3  # how often a job is submitted again that got lost
-BEGUN = ("started", "records")  # one of these is there once the script has begun
+MAX_RESUBMITS = 3  # of one job
+BEGUN_FILES = ("started", "records")  # one of these exists once the script has begun
 
 
 class Doubtful(SubmitUnclear):
-    """This one job has to wait until it can be told whether it was taken."""
+    """A submission of unknown outcome; other jobs need not wait for it."""
 
 
 class Attempt(NamedTuple):
-    """What became of one job."""
+    """The outcome of submitting one job."""
 
     name: str
     outcome: str
-    words: str = ""  # why, where that needs saying
+    message: str = ""  # of the batch system, or of the error
     native: str = ""  # of SUBMITTED
 
 
 class Submission:
-    """The way of one pool's jobs into its batch system."""
+    """Submission of one pool's jobs to its batch system."""
 
     def __init__(self, journal: Journal, backend: Backend) -> None:
         self._journal = journal
         self._backend = backend
 
-    def attempts(self, jobs: Sequence[Job]) -> list[Attempt]:
+    def attempt_all(self, jobs: Sequence[Job]) -> list[Attempt]:
         """Submit in order, until the batch system takes no more."""
         made: list[Attempt] = []
         for job in jobs:
@@ -69,7 +68,7 @@ class Submission:
         return made
 
     def attempt(self, job: Job) -> Attempt:
-        """Submit one job, or find out what has become of it."""
+        """Submit one job, unless it was submitted already."""
         try:
             self._journal.unpack(job.name)
             with self._journal.lock(job.name) as mine:
@@ -77,7 +76,7 @@ class Submission:
                     return Attempt(job.name, BUSY)
                 if self._journal.tombstone(job.name) is not None:
                     return Attempt(job.name, DELETED)
-                native = self.native(job.name)
+                native = self.find_native_id(job.name)
                 if native is not None:
                     return Attempt(job.name, SUBMITTED, native=native)
                 return self._submit(job)
@@ -92,15 +91,15 @@ class Submission:
         except (BackendUnavailable, SubmitUnclear) as error:
             return Attempt(job.name, UNCLEAR, str(error))
 
-    def native(self, name: str) -> Optional[str]:
-        """The job's identity in the batch system, asked for where that is in doubt.
+    def find_native_id(self, name: str) -> Optional[str]:
+        """Return the job's native id, from the batch system where that is in doubt.
 
-        To be called with the job's lock; None means that it certainly was not submitted.
+        To be called with the job's lock; None if the job certainly was not submitted.
         """
         folder = self._journal.of(name)
-        known = read(f"{folder}/native")
-        if known is not None:
-            return known.decode(errors="replace").strip()
+        written = read(f"{folder}/native")
+        if written is not None:
+            return written.decode(errors="replace").strip()
         try:
             since = os.stat(f"{folder}/submitting").st_mtime
         except FileNotFoundError:
@@ -114,26 +113,25 @@ class Submission:
         os.unlink(f"{folder}/submitting")
         return None
 
-    def learned(self, name: str) -> Optional[str]:
-        """The identity of a job that has ended, whoever submitted it; None while nobody can tell.
+    def resolve_native_id(self, name: str) -> Optional[str]:
+        """Return the native id of a job that has ended; None while it cannot be determined.
 
-        Empty if it never had any.
+        Empty if the job was never submitted.
         """
         try:
             with self._journal.lock(name) as mine:
-                return (self.native(name) or "") if mine else None
+                return (self.find_native_id(name) or "") if mine else None
         except (FileNotFoundError, NotADirectoryError):
             return ""
         except (OSError, SubmitterError):
             return None
 
-    def take_back(self, name: str, native: str) -> Optional[str]:
-        """Have a job submitted again that the batch system has lost before its script began.
+    def prepare_resubmit(self, name: str, native: str) -> Optional[str]:
+        """Prepare to submit a job again that the batch system lost before its script began.
 
-        Empty if it is ours to do; else its identity: a new one if another submitter has done so
-        already, the old one if that cannot be told now. None when it has begun, or was lost too
-        often. Should the first one turn up after all, only one of the two scripts runs: job.sh
-        sees to that.
+        Return an empty id if we are to submit it, a new one if another submitter has done so, the
+        old one if that cannot be determined now. None if the script has begun, or the job was lost
+        too often. Should the first job turn up after all, job.sh lets only one of the scripts run.
         """
         folder = self._journal.of(name)
         try:
@@ -142,10 +140,14 @@ class Submission:
                 if not mine or now != native:
                     return now if mine else native
                 lost = int(read(f"{folder}/lost") or b"0") + 1
-                if lost > MOST_LOST or any(os.path.exists(f"{folder}/{x}") for x in BEGUN):
+                if lost > MAX_RESUBMITS or any(
+                    os.path.exists(f"{folder}/{x}") for x in BEGUN_FILES
+                ):
                     return None
                 self._journal.write(f"{folder}/lost", str(lost).encode())
-                os.unlink(f"{folder}/native")  # first: what is submitting alone is looked for
+                os.unlink(
+                    f"{folder}/native"
+                )  # first: with ``submitting`` alone, the job is looked for
                 os.unlink(f"{folder}/submitting")
         except (OSError, ValueError):
             return native

@@ -1,4 +1,4 @@
-"""What a submitter knows of its pool's jobs, in memory: made from the files, and lost without harm.
+"""The jobs of a pool, in memory: loaded from the files, so losing it does no harm.
 
 Only the event loop's thread touches it. A job that has ended keeps little more than the JSON of its
 last status: there may be very many of those.
@@ -16,12 +16,12 @@ from submitter.jobs.job_status import Outlook, is_over, status_of
 from submitter.store.journal import Tombstone
 from templates.job.model import Job
 from templates.job.records import JobState, Record, fold
-from templates.job.status import ENDED, JobIdentity, JobStatus, accepted_status
+from templates.job.status import ENDED, JobIdentity, JobStatus
 from templates.protocol.publications import dump_status
 
 
-class Found(NamedTuple):
-    """A job as its directory tells it."""
+class StoredJob(NamedTuple):
+    """A job as read from its directory."""
 
     name: str
     job: Optional[Job]  # without script and files; None if it has ended
@@ -30,11 +30,11 @@ class Found(NamedTuple):
     records: Sequence[Record] = ()
     final: Optional[bytes] = None
     ended_s: float = 0.0  # when it ended, if it has
-    stone: Optional[Tombstone] = None
+    tombstone: Optional[Tombstone] = None
 
 
-class Entry:
-    """One job."""
+class TrackedJob:
+    """One job: what its records and the batch system have reported, and its deletion."""
 
     __slots__ = (
         "_dumped",
@@ -50,41 +50,41 @@ class Entry:
         "name",
         "outlook",
         "records",
-        "said",
-        "stone",
+        "reported",
+        "tombstone",
     )
 
-    def __init__(self, found: Found, starts_again: bool = False) -> None:
+    def __init__(self, found: StoredJob, starts_again: bool = False) -> None:
         self.name = found.name
         self.job = found.job
         self.accepted_ms = found.accepted_ms
         self.outlook = Outlook(
-            native=found.native, deleting=found.stone is not None, starts_again=starts_again
+            native=found.native, deleting=found.tombstone is not None, starts_again=starts_again
         )
-        self.stone = found.stone
+        self.tombstone = found.tombstone
         self.final = found.final is not None
         self.ended_s = found.ended_s
         self._dumped = found.final
         self.records: dict[tuple[int, str, int], Record] = {}
-        self.said = JobState()
-        self.hear(found.records)
+        self.reported = JobState()
+        self.add_records(found.records)
         self.cleaned = False
-        self.ended_since: Optional[float] = None  # when the batch system first said so
-        self.missing_s = 0.0  # how long it has not known the job
+        self.ended_since: Optional[float] = None  # when the batch system first reported it
+        self.missing_s = 0.0  # how long the batch system has not known the job
         self.deadline: Optional[float] = None  # of its grace period
         self.killed = False
 
     @property
     def native(self) -> str:
-        """Its identity in the batch system."""
+        """The job's identity in the batch system."""
         return self.outlook.native
 
     def ticket(self, directory: str) -> Ticket:
-        """As the batch system is asked about it."""
+        """Return the job as backends take it."""
         return Ticket(self.name, self.native, directory)
 
-    def hear(self, records: Iterable[Record]) -> bool:
-        """Take in records; whether one of them was new."""
+    def add_records(self, records: Iterable[Record]) -> bool:
+        """Add records of the script; return whether one of them was new."""
         if self.final:
             return False
         before = len(self.records)
@@ -92,147 +92,152 @@ class Entry:
             self.records[record.run, record.stream, record.number] = record
         if len(self.records) == before:
             return False
-        self.said = fold(self.records.values())
+        self.reported = fold(self.records.values())
         self._dumped = None
         return True
 
-    def look(self, outlook: Outlook) -> bool:
-        """Take in what is known besides; whether it is new."""
+    def update(self, outlook: Outlook) -> bool:
+        """Replace what is known besides the records; return whether it differs."""
         if self.final or outlook == self.outlook:
             return False
         self.outlook, self._dumped = outlook, None
         return True
 
     def status(self) -> JobStatus:
-        """Of a job that has not ended for good: that one's is written down."""
+        """Return the status; raise ``ValueError`` once the final one is written."""
         job = self.job
         if job is None:
             raise ValueError(f"{self.name} has no status but its last one")
         identity = JobIdentity(
             job.name, job.uid, job.namespace, job.pod, job.containers, job.origin
         )
-        if not self.records and self.outlook._replace(starts_again=False) == _NOTHING_YET:
+        if not self.records and self.outlook._replace(starts_again=False) == _INITIAL:
             return accepted_status(identity)
-        return status_of(identity, self.outlook, self.said, len(self.records))
+        return status_of(identity, self.outlook, self.reported, len(self.records))
 
     @property
     def has_ended(self) -> bool:
-        """Whether its last status is known, written down or not."""
-        return self.final or is_over(self.outlook, self.said)
+        """Return whether the last status is known, written or not."""
+        return self.final or is_over(self.outlook, self.reported)
 
     def dump(self) -> bytes:
-        """Its status as JSON."""
+        """Return the status as JSON."""
         if self._dumped is None:
             self._dumped = dump_status(self.status())
         return self._dumped
 
     def finish(self, dumped: bytes) -> None:
-        """From now on nothing changes any more."""
+        """Take the final status; nothing changes it any more."""
         self._dumped, self.final, self.ended_s = dumped, True, time.time()
 
     def shrink(self) -> None:
-        """Forget what only a job needs that has not ended."""
-        self.job, self.said, self.cleaned = None, _NOTHING, True
+        """Drop what only a job that has not ended needs."""
+        self.job, self.reported, self.cleaned = None, _NO_REPORT, True
         self.records = _NO_RECORDS
-        self.outlook = _OVER
+        self.outlook = _ENDED
 
 
-_NOTHING_YET = Outlook()
-_OVER = Outlook(ENDED)
-_NOTHING = JobState()
+_INITIAL = Outlook()
+_ENDED = Outlook(ENDED)
+_NO_REPORT = JobState()
 _NO_RECORDS: dict[tuple[int, str, int], Record] = {}
 
 
 class Table:
-    """All jobs of a pool, and what of them has not been published yet."""
+    """All jobs of a pool, and their changes that have not been published yet."""
 
     def __init__(self, starts_again: bool = False) -> None:
         self._starts_again = starts_again  # as the backend says
-        self._entries: dict[str, Entry] = {}
-        self.live: dict[str, Entry] = {}
-        """Those that have not ended, or of which something is left in the batch system."""
-        self.buried: dict[str, Entry] = {}
-        """Those whose end was asked for."""
+        self._jobs: dict[str, TrackedJob] = {}
+        self.live: dict[str, TrackedJob] = {}
+        """Jobs that have not ended, or of which something is left in the batch system."""
+        self.being_deleted: dict[str, TrackedJob] = {}
+        """Jobs whose deletion was requested."""
         self._names: Optional[list[str]] = None
         self._changed: dict[str, None] = {}
-        self._gone: list[str] = []
-        self._last_words: list[bytes] = []  # of those that are gone
+        self._removed: list[str] = []
+        self._last_states: list[bytes] = []  # of removed jobs
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._jobs)
 
-    def get(self, name: str) -> Optional[Entry]:
-        """The job of that name."""
-        return self._entries.get(name)
+    def get(self, name: str) -> Optional[TrackedJob]:
+        """Return the job of this name; None if there is none."""
+        return self._jobs.get(name)
 
-    def entries(self) -> list[Entry]:
-        """All of them."""
-        return list(self._entries.values())
+    def entries(self) -> list[TrackedJob]:
+        """Return all jobs."""
+        return list(self._jobs.values())
 
     def names(self) -> frozenset[str]:
-        """All names, at this moment."""
-        return frozenset(self._entries)
+        """Return a snapshot of all names."""
+        return frozenset(self._jobs)
 
-    def handed_over(self) -> frozenset[str]:
-        """The names of those that certainly had a directory."""
-        return frozenset(name for name, entry in self._entries.items() if entry.native)
+    def submitted_names(self) -> frozenset[str]:
+        """Return the names of submitted jobs: those certainly had a directory."""
+        return frozenset(name for name, entry in self._jobs.items() if entry.native)
 
-    def add(self, found: Found) -> Optional[Entry]:
-        """A job that is new here; None if it is not."""
-        if found.name in self._entries:
+    def add(self, found: StoredJob) -> Optional[TrackedJob]:
+        """Add a job and return it; None if it is there already."""
+        if found.name in self._jobs:
             return None
-        entry = self._entries[found.name] = self.live[found.name] = Entry(found, self._starts_again)
-        if found.stone is not None:
-            self.buried[found.name] = entry
+        entry = self._jobs[found.name] = self.live[found.name] = TrackedJob(
+            found, self._starts_again
+        )
+        if found.tombstone is not None:
+            self.being_deleted[found.name] = entry
         self._names = None
-        self.changed(entry)
+        self.mark_changed(entry)
         return entry
 
-    def changed(self, entry: Entry) -> None:
-        """It has to be published, unless it was dropped while somebody still worked on it."""
-        if self._entries.get(entry.name) is entry:
+    def mark_changed(self, entry: TrackedJob) -> None:
+        """Have the job published, unless it was dropped while a step still worked on it."""
+        if self._jobs.get(entry.name) is entry:
             self._changed[entry.name] = None
 
     def drop(self, name: str) -> None:
-        """The site no longer has this job."""
-        entry = self._entries.pop(name, None)
+        """Remove a job that the site no longer has."""
+        entry = self._jobs.pop(name, None)
         if entry is not None:
             self._names = None
             if name in self._changed:
                 del self._changed[name]
-                self._last_words.append(entry.dump())
+                self._last_states.append(entry.dump())
             self.live.pop(name, None)
-            self.buried.pop(name, None)
-            self._gone.append(name)
+            self.being_deleted.pop(name, None)
+            self._removed.append(name)
 
-    def bury(self, entry: Entry, stone: Tombstone) -> None:
-        """The end of a job was asked for."""
-        entry.stone = stone
+    def mark_deleted(self, entry: TrackedJob, tombstone: Tombstone) -> None:
+        """Note that the job is to be deleted."""
+        entry.tombstone = tombstone
         entry.deadline, entry.killed = None, False
-        self.buried[entry.name] = entry
-        if entry.look(entry.outlook._replace(deleting=True)):
-            self.changed(entry)
+        self.being_deleted[entry.name] = entry
+        if entry.update(entry.outlook._replace(deleting=True)):
+            self.mark_changed(entry)
 
-    def settle(self, entry: Entry) -> None:
-        """The job has ended, and nothing of it is left in the batch system."""
+    def mark_cleaned(self, entry: TrackedJob) -> None:
+        """Note that the job has ended and nothing of it is left in the batch system."""
         entry.shrink()
         self.live.pop(entry.name, None)
 
-    def news(self) -> tuple[list[bytes], list[str]]:
-        """What has changed since this was last asked, and what is gone."""
-        dumped = [*self._last_words, *(self._entries[name].dump() for name in self._changed)]
-        gone, self._gone = self._gone, []
-        self._changed, self._last_words = {}, []
+    def take_changes(self) -> tuple[list[bytes], list[str]]:
+        """Return the states that changed since the last call, and the names of removed jobs."""
+        dumped = [*self._last_states, *(self._jobs[name].dump() for name in self._changed)]
+        gone, self._removed = self._removed, []
+        self._changed, self._last_states = {}, []
         return dumped, gone
 
     def page(self, cursor: str, size: int) -> tuple[list[bytes], str]:
-        """States in the order of names, after the cursor; and the next cursor, empty at the end."""
+        """Return states in the order of names, from after the cursor, and the next cursor.
+
+        That one is empty at the end.
+        """
         if self._names is None:
-            self._names = sorted(self._entries)
+            self._names = sorted(self._jobs)
         start = bisect.bisect_right(self._names, cursor) if cursor else 0
         dumped: list[bytes] = []
         for name in self._names[start:]:
-            dumped.append(self._entries[name].dump())
+            dumped.append(self._jobs[name].dump())
             size -= len(dumped[-1]) + 1
             if size < 0:
                 return dumped, name

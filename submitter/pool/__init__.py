@@ -1,4 +1,4 @@
-"""A pool on NATS: takes jobs, answers queries and log requests, publishes status and resources.
+"""A pool on NATS: takes jobs, answers queries and log requests, publishes states and resources.
 
 Runs in the loop. Knows nothing of any batch system.
 """

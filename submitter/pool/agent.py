@@ -1,6 +1,6 @@
-"""One pool on NATS: hears requests, answers them, and tells how its jobs are doing.
+"""One pool on NATS: receives requests, checks them, answers them, and publishes states.
 
-Everything that comes in is checked here; what is refused is answered with the reason.
+A request that is refused is answered with the reason.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Callable, Union
 
 from submitter.common.errors import Forbidden
 from submitter.config import policy
-from submitter.jobs.context import Site
-from submitter.jobs.lifecycle import Keeper
-from submitter.pool.group_commit import Intake
-from submitter.pool.incoming import Refused, received
+from submitter.jobs.context import PoolContext
+from submitter.jobs.lifecycle import JobLifecycle
+from submitter.pool.group_commit import GroupCommit
+from submitter.pool.incoming import RequestRefused, read_message
 from submitter.pool.log_server import LogServer
-from submitter.pool.publisher import Announcer
+from submitter.pool.publisher import PoolPublisher
 from submitter.store.journal import JOURNALED, Outcome, Tombstone
 from templates.common.errors import WireError, one_line
 from templates.job.model import Job
@@ -35,23 +35,25 @@ from templates.protocol.messages import (
 
 logger = logging.getLogger(__name__)
 
-Work = Callable[[str, Mapping[str, Any]], Awaitable[Union[bytes, Mapping[str, Any]]]]
+Handler = Callable[[str, Mapping[str, Any]], Awaitable[Union[bytes, Mapping[str, Any]]]]
 
 DRAINING = Refusal(UNAVAILABLE, "the site's submitter is about to restart", True)
 
 
 class Agent:
-    """Speaks for one pool, from ``start`` to ``stop``."""
+    """The requests and publications of one pool, from ``start`` to ``stop``."""
 
-    def __init__(self, site: Site, link: Link, root: str, on_shutdown: Callable[[], None]) -> None:
-        self.pool = site.pool.name
-        self.keeper = Keeper(site)
-        self.announcer = Announcer(site, link, root)
-        self._site, self._link = site, link
+    def __init__(
+        self, context: PoolContext, link: Link, root: str, on_shutdown: Callable[[], None]
+    ) -> None:
+        self.pool = context.pool.name
+        self.lifecycle = JobLifecycle(context)
+        self.publisher = PoolPublisher(context, link, root)
+        self._context, self._link = context, link
         self._on_shutdown = on_shutdown
-        self._creates: Intake[Job, Outcome] = Intake(site.journal.store)
-        self._deletes = Intake(site.journal.bury)
-        self._logs = LogServer(site, link)
+        self._creates: GroupCommit[Job, Outcome] = GroupCommit(context.journal.store)
+        self._deletes = GroupCommit(context.journal.bury)
+        self._logs = LogServer(context, link)
         self._subscribe(root)
 
     def _subscribe(self, root: str) -> None:
@@ -65,83 +67,83 @@ class Agent:
         }
         for row in subjects.heard_by(subjects.SITE):
             if row.kind in handlers:  # parts are subscribed to one by one
-                where = subjects.subject(root, row.kind, self.pool, subjects.ANY)
+                subject = subjects.subject(root, row.kind, self.pool, subjects.ANY)
                 queue = subjects.queue_group(row, self.pool)
-                self._link.subscribe(where, handlers[row.kind], queue)
+                self._link.subscribe(subject, handlers[row.kind], queue)
 
     async def start(self) -> None:
-        """Learn what is there, and begin to publish; raises ``OSError``."""
-        await self.keeper.start()
-        await self.announcer.start()
+        """Load the jobs, and begin to publish; raise ``OSError`` if they cannot be read."""
+        await self.lifecycle.start()
+        await self.publisher.start()
 
     async def stop(self) -> None:
-        """Finish what is in hand, publish the last changes; jobs go on."""
-        self.announcer.drain()
+        """Finish pending requests, publish the last changes; jobs go on."""
+        self.publisher.drain()
         await self._creates.drain()
         await self._deletes.drain()
-        await self.keeper.stop()
-        await self.announcer.stop()
-        await asyncio.to_thread(self._site.journal.close)
+        await self.lifecycle.stop()
+        await self.publisher.stop()
+        await asyncio.to_thread(self._context.journal.close)
 
-    # --- requests that change or tell something -------------------------------------------------
+    # --- requests with a reply ------------------------------------------------------------------
 
     async def _create(self, request: Request) -> None:
-        await self._answer(request, self._created)
+        await self._answer(request, self._accept_jobs)
 
-    async def _created(self, _: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        if self.announcer.draining:
-            raise Refused(DRAINING)
-        judged = [self._judged(entry) for entry in messages.read_create(message)]
-        jobs = [entry for entry in judged if isinstance(entry, Job)]
+    async def _accept_jobs(self, _: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        if self.publisher.draining:
+            raise RequestRefused(DRAINING)
+        checked = [self._check_job(entry) for entry in messages.read_create(message)]
+        jobs = [entry for entry in checked if isinstance(entry, Job)]
         outcomes = iter(await self._creates.put(jobs))
-        answers: list[Outcome] = []
-        for entry in judged:
+        results: list[Outcome] = []
+        for entry in checked:
             answer = next(outcomes) if isinstance(entry, Job) else entry
             if isinstance(entry, Job) and answer == JOURNALED:
-                self.keeper.take(entry)
+                self.lifecycle.accept(entry)
             elif isinstance(answer, Refusal):
                 logger.info("pool=%s: a job is refused: %s", self.pool, answer.message)
-            answers.append(answer)
-        return messages.outcomes(answers)
+            results.append(answer)
+        return messages.outcomes(results)
 
-    def _judged(self, entry: Union[Job, WireError]) -> Union[Job, Refusal]:
-        """The job, unless it was sent wrong or the site does not run such a one."""
+    def _check_job(self, entry: Union[Job, WireError]) -> Union[Job, Refusal]:
+        """Return the job, or the refusal of one that is malformed or not allowed here."""
         if isinstance(entry, WireError):
             return _refusal(entry)
-        if self._site.table.get(entry.name) is None:  # a known job is not judged again
+        if self._context.table.get(entry.name) is None:  # a known job is not checked again
             try:
-                policy.check(entry, self._site.pool.policy)
-                self._site.backend.check(entry)
+                policy.check(entry, self._context.pool.policy)
+                self._context.backend.check(entry)
             except Forbidden as error:
                 return _refusal(error)
         return entry
 
     async def _delete(self, request: Request) -> None:
-        await self._answer(request, self._deleted)
+        await self._answer(request, self._delete_job)
 
-    async def _deleted(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        wish = messages.read_delete(message)
-        if wish.job != job_name:
+    async def _delete_job(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        deletion = messages.read_delete(message)
+        if deletion.job != job_name:
             raise WireError("delete.name", "is not that of the subject")
-        (outcome,) = await self._deletes.put([wish])
+        (outcome,) = await self._deletes.put([deletion])
         if isinstance(outcome, Refusal):
-            raise Refused(outcome)
-        known = self.keeper.bury(wish.job, Tombstone(0, wish.grace_period_s))
-        logger.info("pool=%s job=%s: deleted", self.pool, wish.job)
-        return {"state": CANCELLING if outcome or known else GONE}
+            raise RequestRefused(outcome)
+        is_known = self.lifecycle.mark_deleted(deletion.job, Tombstone(0, deletion.grace_period_s))
+        logger.info("pool=%s job=%s: deleted", self.pool, deletion.job)
+        return {"state": CANCELLING if outcome or is_known else GONE}
 
     async def _query(self, request: Request) -> None:
-        await self._answer(request, self._queried)
+        await self._answer(request, self._list_states)
 
-    async def _queried(self, _: str, message: Mapping[str, Any]) -> bytes:
-        return self.announcer.page(messages.read_query(message))
+    async def _list_states(self, _: str, message: Mapping[str, Any]) -> bytes:
+        return self.publisher.answer_query(messages.read_query(message))
 
-    async def _answer(self, request: Request, work: Work) -> None:
-        """Answer with what the work returns, or with why it was refused."""
+    async def _answer(self, request: Request, handler: Handler) -> None:
+        """Answer with what the handler returns, or with the reason why it refused."""
         item = request.subject.rpartition(".")[2]
         try:
-            answer = await work(item, await received(request, self.pool))
-        except (WireError, Forbidden, Refused) as error:
+            answer = await handler(item, await read_message(request, self.pool))
+        except (WireError, Forbidden, RequestRefused) as error:
             refusal = _refusal(error)
             logger.info("pool=%s %s: refused: %s", self.pool, request.subject, refusal.message)
             answer = messages.refusal(refusal)
@@ -155,19 +157,19 @@ class Agent:
 
     async def _hello(self, _: Request) -> None:
         """Publish everything, whatever the message holds."""
-        await self.announcer.introduce()
+        await self.publisher.publish_all()
 
     async def _shutdown(self, request: Request) -> None:
-        await received(request, self.pool)  # what is no message of ours ends nobody
+        await read_message(request, self.pool)  # raises for anything but a message of ours
         logger.info("pool=%s: was told to shut down", self.pool)
-        self.announcer.drain()
+        self.publisher.drain()
         if request.reply:
             await request.answer(self.pool, {"state": "draining"})
         self._on_shutdown()
 
 
-def _refusal(error: Union[WireError, Forbidden, Refused]) -> Refusal:
-    if isinstance(error, Refused):
+def _refusal(error: Union[WireError, Forbidden, RequestRefused]) -> Refusal:
+    if isinstance(error, RequestRefused):
         return error.refusal
     code = MALFORMED if isinstance(error, WireError) else FORBIDDEN
     return Refusal(code, one_line(str(error)), False)

@@ -1,4 +1,4 @@
-"""Group commit: what comes in while the disk is busy shares the next wait for the disk."""
+"""Group commit: items that arrive while the disk is busy share the next sync."""
 
 from __future__ import annotations
 
@@ -7,45 +7,45 @@ from collections.abc import Sequence
 from typing import Callable, Generic, Optional, TypeVar
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
-_Brought = tuple[Sequence[Item], asyncio.Future[Sequence[Answer]]]
+_Pending = tuple[Sequence[Item], asyncio.Future[Sequence[Result]]]
 
 LARGEST_BATCH = 256
 
 
-class Intake(Generic[Item, Answer]):
-    """Hands items to a blocking function, many at a time, and the answers to who brought them."""
+class GroupCommit(Generic[Item, Result]):
+    """A blocking function, called with the items of many callers at a time."""
 
-    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Answer]]) -> None:
+    def __init__(self, work: Callable[[Sequence[Item]], Sequence[Result]]) -> None:
         self._work = work
-        self._queue: list[_Brought[Item, Answer]] = []
+        self._queue: list[_Pending[Item, Result]] = []
         self._worker: Optional[asyncio.Task[None]] = None
 
-    async def put(self, items: Sequence[Item]) -> Sequence[Answer]:
-        """Their answers, when they are there; raises what the function raised."""
+    async def put(self, items: Sequence[Item]) -> Sequence[Result]:
+        """Wait for the results of these items and return them; raise what the function raised."""
         if not items:
             return []
-        answers: asyncio.Future[Sequence[Answer]] = asyncio.get_running_loop().create_future()
-        self._queue.append((items, answers))
+        results: asyncio.Future[Sequence[Result]] = asyncio.get_running_loop().create_future()
+        self._queue.append((items, results))
         if self._worker is None:
             self._worker = asyncio.create_task(self._run())
-        return await answers
+        return await results
 
     async def drain(self) -> None:
-        """Wait until everything that was put has its answer."""
+        """Wait until every item that was put has its result."""
         while self._worker is not None:
             await asyncio.gather(self._worker, return_exceptions=True)
 
     async def _run(self) -> None:
         try:
             while self._queue:
-                await self._settle(self._batch())
+                await self._commit(self._take_batch())
         finally:
             self._worker = None
 
-    def _batch(self) -> list[_Brought[Item, Answer]]:
-        """Those that have waited longest, as many as go together; at least one."""
+    def _take_batch(self) -> list[_Pending[Item, Result]]:
+        """Remove and return the oldest pending calls that fit into one batch; at least one."""
         room, taken = LARGEST_BATCH, 0
         while taken < len(self._queue) and (room > 0 or not taken):
             room -= len(self._queue[taken][0])
@@ -53,18 +53,18 @@ class Intake(Generic[Item, Answer]):
         batch, self._queue = self._queue[:taken], self._queue[taken:]
         return batch
 
-    async def _settle(self, batch: Sequence[_Brought[Item, Answer]]) -> None:
+    async def _commit(self, batch: Sequence[_Pending[Item, Result]]) -> None:
         try:
-            together = [item for items, _ in batch for item in items]
-            answers = await asyncio.to_thread(self._work, together)
-        except Exception as error:  # noqa: BLE001 (raised again where the answers are awaited)
-            for _, waiting in batch:
-                if not waiting.done():
-                    waiting.set_exception(error)
+            merged = [item for items, _ in batch for item in items]
+            results = await asyncio.to_thread(self._work, merged)
+        except Exception as error:  # noqa: BLE001 (raised again where the results are awaited)
+            for _, future in batch:
+                if not future.done():
+                    future.set_exception(error)
             return
         start = 0
-        for items, waiting in batch:
+        for items, future in batch:
             end = start + len(items)
-            if not waiting.done():
-                waiting.set_result(answers[start:end])
+            if not future.done():
+                future.set_result(results[start:end])
             start = end

@@ -1,4 +1,4 @@
-"""The message in a request, whole, or a reason to refuse it that can be answered."""
+"""The message in a request, or the refusal to answer it with."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from templates.nats.requests import LinkError
 from templates.protocol.messages import UNAVAILABLE, Refusal
 
 
-class Refused(SubmitterError):
-    """A request that is answered with a refusal."""
+class RequestRefused(SubmitterError):
+    """A refusal to answer a request with."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
 
 
-async def received(request: Request, pool: str) -> dict[str, Any]:
-    """The message; raises ``WireError``, or ``Refused`` when not all its parts could be fetched."""
+async def read_message(request: Request, pool: str) -> dict[str, Any]:
+    """Return the message; raise ``WireError``, or ``RequestRefused`` without all of its parts."""
     try:
         return await request.message(pool)
     except LinkError as error:
-        words = f"the parts of the request could not be fetched: {error}"
-        raise Refused(Refusal(UNAVAILABLE, words, True)) from None
+        message = f"the parts of the request could not be fetched: {error}"
+        raise RequestRefused(Refusal(UNAVAILABLE, message, True)) from None

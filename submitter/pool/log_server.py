@@ -1,6 +1,6 @@
-"""Answers requests for logs: one window of one container's log at a time, nothing remembered.
+"""Requests for logs: one window of one container's log at a time, without any state in between.
 
-The cursor says where the next window goes on, so any submitter of the pool can answer it, and a
+The cursor says where the next window begins, so any submitter of the pool can answer it, and a
 reader that stops costs nothing. However long a log is, one chunk of it is in memory at a time.
 """
 
@@ -14,17 +14,17 @@ import time
 from typing import Any, NamedTuple, Optional, Union
 
 from submitter.common.errors import SubmitterError
-from submitter.jobs.context import Site
-from submitter.jobs.table import Entry
-from submitter.pool.incoming import Refused, received
+from submitter.jobs.context import PoolContext
+from submitter.jobs.table import TrackedJob
+from submitter.pool.incoming import RequestRefused, read_message
 from submitter.store.journal import read
 from submitter.store.log_files import (
+    LogWindow,
     Stamper,
-    Window,
+    list_starts,
     parse_cursor,
     path_of,
     since_offset,
-    starts,
     tail_offset,
 )
 from templates.common.errors import WireError
@@ -45,38 +45,38 @@ from templates.protocol.messages import (
 
 logger = logging.getLogger(__name__)
 
-LOOK_S = 0.25  # between two looks at a log that is followed
-LOOKS = 8  # at one that has to be brought first
+POLL_S = 0.25  # between two checks of a log
+FETCH_ATTEMPTS = 8  # of a log that the backend has to fetch
 LONGEST_WAIT_S = 60.0
 LINE_GROWTH = 32  # bytes by which a time makes a line longer, at most
-LEAST_CHUNK = 1024
-LONGEST_OUTPUT = 64 * 1024  # of a job's own output, where no container has one
+SMALLEST_CHUNK = 1024
+LARGEST_OUTPUT = 64 * 1024  # of the job script itself, where no container has a log
 CRASH_LOOP = "CrashLoopBackOff"
 
 
-class Log(NamedTuple):
-    """The file that a request is about, and from where on."""
+class LogSource(NamedTuple):
+    """The file to send, and the window to begin with."""
 
     path: str
-    window: Window
-    over: bool  # nothing will be written to it any more
+    window: LogWindow
+    is_complete: bool  # nothing is written to it any more
 
 
 class LogServer:
-    """The logs of one pool's jobs."""
+    """Answers to requests for the logs of one pool's jobs."""
 
-    def __init__(self, site: Site, link: Link) -> None:
-        self._site, self._link = site, link
+    def __init__(self, context: PoolContext, link: Link) -> None:
+        self._context, self._link = context, link
 
     async def serve(self, pool: str, request: Request) -> None:
-        """Answer one request, in data messages and a last one that is JSON."""
+        """Answer one request with data messages and a last one in JSON."""
         if not request.reply:
             return
         end: Union[LogEnd, Refusal]
         try:
-            wanted = messages.read_log_request(await received(request, pool))
-            end = await self._window(wanted, request.reply)
-        except Refused as refused:
+            wanted = messages.read_log_request(await read_message(request, pool))
+            end = await self._answer(wanted, request.reply)
+        except RequestRefused as refused:
             end = refused.refusal
         except WireError as error:
             end = Refusal(MALFORMED, str(error), False)
@@ -85,27 +85,30 @@ class LogServer:
         last = messages.refusal(end) if isinstance(end, Refusal) else messages.log_end(end)
         await self._link.publish_raw(request.reply, codec.encode(last))
 
-    async def _window(self, wanted: LogRequest, reply: str) -> Union[LogEnd, Refusal]:
-        entry = self._site.table.get(wanted.job)
+    async def _answer(self, wanted: LogRequest, reply: str) -> Union[LogEnd, Refusal]:
+        entry = self._context.table.get(wanted.job)
         if entry is None:
             return Refusal(UNKNOWN, "there is no such job", False)
-        if _container(entry, wanted.container) is None:
+        if _find_container(entry, wanted.container) is None:
             return Refusal(UNKNOWN, f"it has no container {wanted.container}", False)
-        log = await self._awaited(entry, wanted)
+        log = await self._wait_for_log(entry, wanted)
         if log is None and wanted.previous:
-            words = f"container {wanted.container} has not been started before"
-            return Refusal(UNKNOWN, words, False)
+            message = f"container {wanted.container} has not been started before"
+            return Refusal(UNKNOWN, message, False)
         if log is None:
-            return await self._without_log(entry, wanted, reply)
-        window, sent = await self._send(log, wanted, reply)
+            return await self._send_job_output(entry, wanted, reply)
+        window, sent = await self._send_window(log, wanted, reply)
         size = await asyncio.to_thread(_size, log.path)
-        follows = wanted.follow and not log.over
+        follows = wanted.follow and not log.is_complete
         return LogEnd(str(window), sent, window.offset >= size and not follows)
 
     # --- which log ----------------------------------------------------------------------------
 
-    async def _awaited(self, entry: Entry, wanted: LogRequest) -> Optional[Log]:
-        """The log; of one that is followed, when there is something to say, or time is up."""
+    async def _wait_for_log(self, entry: TrackedJob, wanted: LogRequest) -> Optional[LogSource]:
+        """Return the log; wait for new data of a followed one, until the request's time is up.
+
+        None if there is no log.
+        """
         end = time.monotonic() + min(wanted.wait_s, LONGEST_WAIT_S)
         while True:
             log = await self._find(entry, wanted)
@@ -113,57 +116,63 @@ class LogServer:
                 return log
             if log is not None:
                 size = await asyncio.to_thread(_size, log.path)
-                if log.over or size > log.window.offset:
+                if log.is_complete or size > log.window.offset:
                     return log
-                wanted = wanted._replace(cursor=str(log.window))  # not the end of another time
-            await asyncio.sleep(LOOK_S)
+                wanted = wanted._replace(
+                    cursor=str(log.window)
+                )  # look from there on: a new search might end elsewhere
+            await asyncio.sleep(POLL_S)
 
-    async def _find(self, entry: Entry, wanted: LogRequest) -> Optional[Log]:
-        directory = self._site.journal.of(entry.name)
+    async def _find(self, entry: TrackedJob, wanted: LogRequest) -> Optional[LogSource]:
+        directory = self._context.journal.of(entry.name)
         cursor = parse_cursor(wanted.cursor)
         if wanted.cursor and cursor is None:
             raise WireError("logs.cursor", "is none of ours")
-        over = _is_over(entry, wanted.container)
-        trouble = ""
-        if self._site.backend.brings_logs and not entry.cleaned:
-            trouble = await self._bring(entry.name, wanted.container)
-        if trouble and (entry.has_ended or not wanted.follow):
-            words = f"not all of the log is here yet: {trouble}"
-            raise Refused(Refusal(UNAVAILABLE, words, True))
+        first_open = _first_open_start(entry, wanted.container)
+        error = ""
+        if self._context.backend.brings_logs and not entry.cleaned:
+            error = await self._fetch_log(entry.name, wanted.container)
+        if error and (entry.has_ended or not wanted.follow):
+            message = f"not all of the log is here yet: {error}"
+            raise RequestRefused(Refusal(UNAVAILABLE, message, True))
         if cursor is None:
-            ended = over if _comes_again(entry, wanted.container) else 0
-            cursor = await asyncio.to_thread(_begin, directory, wanted, ended)
+            awaited = first_open if _is_restarting(entry, wanted.container) else 0
+            cursor = await asyncio.to_thread(_first_window, directory, wanted, awaited)
         if cursor is None:
             return None
         path = path_of(directory, wanted.container, cursor.start)
-        return Log(path, cursor, over > cursor.start and not trouble)
+        return LogSource(path, cursor, first_open > cursor.start and not error)
 
-    async def _bring(self, name: str, container: str) -> str:
-        """Why it could not be brought; empty when it is here. Somebody else may just be at it."""
-        for _ in range(LOOKS):
+    async def _fetch_log(self, name: str, container: str) -> str:
+        """Fetch a log; return the error, empty if there is none. Another process may be at it."""
+        for _ in range(FETCH_ATTEMPTS):
             try:
-                if await asyncio.to_thread(self._site.backend.bring_logs, name, container):
+                if await asyncio.to_thread(self._context.backend.bring_logs, name, container):
                     return ""
             except SubmitterError as error:
-                logger.info("pool=%s job=%s: its log: %s", self._site.pool.name, name, error)
+                logger.info("pool=%s job=%s: its log: %s", self._context.pool.name, name, error)
                 return str(error)
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         return "the batch system does not tell it"
 
     # --- sending ------------------------------------------------------------------------------
 
-    async def _send(self, log: Log, wanted: LogRequest, reply: str) -> tuple[Window, int]:
-        """Where the next window begins, and how many bytes went into this one."""
+    async def _send_window(
+        self, log: LogSource, wanted: LogRequest, reply: str
+    ) -> tuple[LogWindow, int]:
+        """Send one window; return where the next one begins, and how many bytes this one has."""
         window, sent = log.window, 0
         stamper = Stamper(log.path, window) if wanted.timestamps else None
-        most = self._link.part_size - len(LOG_DATA)
+        largest_message = self._link.part_size - len(LOG_DATA)
         try:
             descriptor = await asyncio.to_thread(os.open, log.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:  # an old start's, removed meanwhile
+        except FileNotFoundError:  # the log of an old start, removed meanwhile
             return window, 0
         try:
             while True:
-                size = _chunk(wanted.window_bytes - sent, most, stamper is not None, sent == 0)
+                size = _chunk_size(
+                    wanted.window_bytes - sent, largest_message, stamper is not None, sent == 0
+                )
                 data = await asyncio.to_thread(os.pread, descriptor, size, window.offset)
                 if not data:
                     return window, sent
@@ -176,57 +185,58 @@ class LogServer:
         finally:
             os.close(descriptor)
 
-    async def _without_log(self, entry: Entry, wanted: LogRequest, reply: str) -> LogEnd:
-        """A container that has not been started; of a job that none was, say what it said."""
+    async def _send_job_output(self, entry: TrackedJob, wanted: LogRequest, reply: str) -> LogEnd:
+        """Answer for a container without a log: with the job's own output if it has ended."""
         if not entry.has_ended:
             return LogEnd("", 0, not wanted.follow)
-        directory = self._site.journal.of(entry.name)
-        said = json.loads(entry.dump()).get("message", "")
-        data = await asyncio.to_thread(_output, directory, said)
+        directory = self._context.journal.of(entry.name)
+        message = json.loads(entry.dump()).get("message", "")
+        data = await asyncio.to_thread(_job_output, directory, message)
         data = data[: min(wanted.window_bytes, self._link.part_size - 1)]
         if data:
             await self._link.publish_raw(reply, LOG_DATA + data)
         return LogEnd("", len(data), True)
 
 
-def _chunk(room: int, most: int, stamped: bool, first: bool) -> int:
-    """How much of the log to read for the next message; 0 when the window is full."""
+def _chunk_size(remaining: int, largest_message: int, stamped: bool, is_first: bool) -> int:
+    """Return how much of the log to read for the next message; 0 when the window is full."""
     if not stamped:
-        return max(min(room, most), 0)
-    size = min(room, most) // LINE_GROWTH  # if each line were an empty one
-    return max(size, 1) if first else size if size >= LEAST_CHUNK else 0
+        return max(min(remaining, largest_message), 0)
+    size = min(remaining, largest_message) // LINE_GROWTH  # if each line were an empty one
+    return max(size, 1) if is_first else size if size >= SMALLEST_CHUNK else 0
 
 
-def _begin(directory: str, wanted: LogRequest, ended: int) -> Optional[Window]:
-    """Where the first window begins; None where there is no log.
+def _first_window(directory: str, wanted: LogRequest, awaited: int) -> Optional[LogWindow]:
+    """Return the first window; None where there is no log.
 
-    The start before is the one before the last; those below ``ended`` are before the next one.
+    With ``previous`` that is the last start but one; the last one, if the container waits for start
+    ``awaited`` (0: for none), which has no log yet.
     """
-    known = starts(directory, wanted.container)
-    if wanted.previous and known and ended <= known[-1]:
-        known.pop()
-    if not known:
+    starts = list_starts(directory, wanted.container)
+    if wanted.previous and starts and awaited <= starts[-1]:
+        starts.pop()
+    if not starts:
         return None
-    path = path_of(directory, wanted.container, known[-1])
+    path = path_of(directory, wanted.container, starts[-1])
     offset = 0
     if wanted.since_ms:
         offset = since_offset(path, wanted.since_ms)
     if wanted.tail >= 0:
         offset = max(offset, tail_offset(path, wanted.tail))
-    return Window(known[-1], offset, False)
+    return LogWindow(starts[-1], offset, False)
 
 
-def _output(directory: str, said: str) -> bytes:
-    """What is known of a job of which no container was ever started."""
+def _job_output(directory: str, message: str) -> bytes:
+    """Return the output of a job of which no container was ever started, with its message."""
     try:
         if any(name.endswith(".log") for name in os.listdir(f"{directory}/logs")):
             return b""
     except FileNotFoundError:
         pass
-    output = (read(f"{directory}/output") or b"")[-LONGEST_OUTPUT:]
-    if not output and not said:
+    output = (read(f"{directory}/output") or b"")[-LARGEST_OUTPUT:]
+    if not output and not message:
         return b""
-    head = f"interlink: no container was started{': ' if said else ''}{said}\n"
+    head = f"interlink: no container was started{': ' if message else ''}{message}\n"
     if output:
         head += "interlink: the job's own output:\n"
     return head.encode() + output
@@ -239,10 +249,10 @@ def _size(path: str) -> int:
         return 0
 
 
-# --- what the table says --------------------------------------------------------------------------
+# --- states of containers ------------------------------------------------------------------------
 
 
-def _container(entry: Entry, name: str) -> Optional[dict[str, Any]]:
+def _find_container(entry: TrackedJob, name: str) -> Optional[dict[str, Any]]:
     for container in json.loads(entry.dump())["containers"]:
         if container["name"] == name:
             found: dict[str, Any] = container
@@ -250,18 +260,18 @@ def _container(entry: Entry, name: str) -> Optional[dict[str, Any]]:
     return None
 
 
-def _comes_again(entry: Entry, name: str) -> bool:
-    """Whether the container waits for its next start."""
-    container = _container(entry, name) or {}
+def _is_restarting(entry: TrackedJob, name: str) -> bool:
+    """Return whether the container waits for its next start."""
+    container = _find_container(entry, name) or {}
     return not entry.has_ended and container.get("reason") == CRASH_LOOP
 
 
-def _is_over(entry: Entry, name: str) -> int:
-    """Starts of the container before this one have ended, so nothing is added to their logs."""
+def _first_open_start(entry: TrackedJob, name: str) -> int:
+    """Return the first start that may not have ended; logs of those before it are complete."""
     status = json.loads(entry.dump())
     if status["phase"] == ENDED:
         return 2**62
-    container = _container(entry, name) or {}
+    container = _find_container(entry, name) or {}
     restarts = int(container.get("restarts", 0))
-    between = container["state"] == TERMINATED or container.get("reason") == CRASH_LOOP
-    return restarts + 1 if between else restarts
+    is_between_starts = container["state"] == TERMINATED or container.get("reason") == CRASH_LOOP
+    return restarts + 1 if is_between_starts else restarts

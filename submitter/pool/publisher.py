@@ -1,6 +1,6 @@
-"""What a pool publishes: changes of its jobs, signs of life, what it offers, how to build scripts.
+"""Publications of a pool: changed job states, heartbeats, resources, and how to build scripts.
 
-Publications are numbered, also those that could not be sent: whoever misses one asks.
+They are numbered, also those that could not be sent: a subscriber that misses one asks for it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Optional
 
 from submitter.common.errors import SubmitterError
 from submitter.common.periodic_tasks import PeriodicTasks
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from templates.common.errors import one_line
 from templates.nats import codec, subjects
 from templates.nats.connection import Link
@@ -27,118 +27,120 @@ from templates.protocol.publications import Resources, Statuses
 logger = logging.getLogger(__name__)
 
 BATCH_S = 0.25
-LEAST_ROOM = 64 * 1024  # beside very many names of jobs that are gone; the whole goes in parts
-ROOM = 1024  # of a publication, for what stands around the states
+LEAST_STATES_BYTES = (
+    64 * 1024
+)  # even beside the names of many removed jobs: then it is sent in parts
+HEADER_BYTES = 1024  # reserved for what surrounds the states in a publication
 
 
-class Announcer:
-    """Publishes for one pool, from ``start`` to ``stop``."""
+class PoolPublisher:
+    """The publications of one pool, from ``start`` to ``stop``."""
 
-    def __init__(self, site: Site, link: Link, root: str) -> None:
-        self._site, self._link = site, link
-        self._name = site.pool.name
+    def __init__(self, context: PoolContext, link: Link, root: str) -> None:
+        self._context, self._link = context, link
+        self._name = context.pool.name
         self._subjects = {
             kind: subjects.subject(root, kind, self._name)
             for kind in (subjects.STATUS, subjects.CONFIG, subjects.RESOURCES)
         }
         self._instance = uuid.uuid4().hex
         self._number = 0
-        self._offer: Optional[Resources] = None
-        self._found: Mapping[str, str] = {}  # what the batch system last offered
+        self._resources: Optional[Resources] = None
+        self._capacity: Mapping[str, str] = {}  # as last read from the batch system
         self._loops = PeriodicTasks(self._name)
-        what = f"pool={self._name}: what it offers"
-        self._unknown = RecurringError(
-            logger, f"{what} cannot be found out", f"{what} can be found out again"
+        prefix = f"pool={self._name}: what it offers"
+        self._capacity_error = RecurringError(
+            logger, f"{prefix} cannot be found out", f"{prefix} can be found out again"
         )
         self.draining = False
 
     async def start(self) -> None:
         """Begin to publish."""
-        timing = self._site.pool.timing
-        self._loops.start("publish changes", self._changes, lambda: BATCH_S)
-        self._loops.start("publish heartbeat", self._heartbeat, lambda: timing.heartbeat_s)
-        self._loops.start("publish resources", self._resources, lambda: timing.resources_s)
+        timing = self._context.pool.timing
+        self._loops.start("publish changes", self._publish_changes, lambda: BATCH_S)
+        self._loops.start("publish heartbeat", self._publish_heartbeat, lambda: timing.heartbeat_s)
+        self._loops.start("publish resources", self._publish_resources, lambda: timing.resources_s)
 
     async def stop(self) -> None:
         """Publish the last changes."""
         await self._loops.stop()
         with contextlib.suppress(LinkError):
-            await self._changes()
+            await self._publish_changes()
 
     def drain(self) -> None:
-        """From now on the pool says that it takes no more jobs."""
+        """Publish from now on that the pool takes no more jobs."""
         self.draining = True
 
     # --- on NATS ------------------------------------------------------------------------------
 
-    async def introduce(self) -> None:
-        """To somebody new: how scripts are built, what is offered, a sign of life."""
-        message = publications.config(self._name, self._site.pool.build)
+    async def publish_all(self) -> None:
+        """Publish how scripts are built, the resources and a heartbeat, for a new subscriber."""
+        message = publications.config(self._name, self._context.pool.build)
         await self._publish(subjects.CONFIG, codec.encode(message))
-        self._offer = None
-        await self._resources()
-        await self._heartbeat()
+        self._resources = None
+        await self._publish_resources()
+        await self._publish_heartbeat()
 
     async def _publish(self, kind: str, raw: bytes) -> None:
         async with self._link.chunked_if_large(subjects.ANSWER_PARTS, self._name, raw) as payload:
             await self._link.publish_raw(self._subjects[kind], payload)
 
-    async def _changes(self) -> None:
-        """What has changed, in as many publications as it takes."""
-        dumped, gone = self._site.table.news()
+    async def _publish_changes(self) -> None:
+        """Publish the changed states, in as many publications as they need."""
+        dumped, gone = self._context.table.take_changes()
         if not dumped and not gone:
             return
-        for part in _parts(dumped, self._room(gone)):
+        for part in _parts(dumped, self._room_for_states(gone)):
             self._number += 1
             payload = publications.statuses(self._header(tuple(gone)), part)
             gone = []
             await self._publish(subjects.STATUS, payload)
 
-    def _room(self, gone: list[str]) -> int:
-        return max(self._link.part_size - ROOM - _size(gone), LEAST_ROOM)
+    def _room_for_states(self, gone: list[str]) -> int:
+        return max(self._link.part_size - HEADER_BYTES - _size(gone), LEAST_STATES_BYTES)
 
-    async def _heartbeat(self) -> None:
+    async def _publish_heartbeat(self) -> None:
         await self._publish(subjects.STATUS, publications.statuses(self._header(()), []))
 
-    async def _resources(self) -> None:
-        offer = await asyncio.to_thread(self._offered)
-        if self._offer is not None and offer.quotas != self._offer.quotas:
-            logger.info("pool=%s: offers %s", self._name, dict(offer.quotas))
-        self._offer = offer
-        message = publications.resources(offer)
+    async def _publish_resources(self) -> None:
+        resources = await asyncio.to_thread(self._read_resources)
+        if self._resources is not None and resources.quotas != self._resources.quotas:
+            logger.info("pool=%s: offers %s", self._name, dict(resources.quotas))
+        self._resources = resources
+        message = publications.resources(resources)
         await self._link.publish(self._subjects[subjects.RESOURCES], message, compress=False)
 
-    def _offered(self) -> Resources:
-        """While the batch system cannot be asked, its last word stands, and why is said."""
-        pool, trouble = self._site.pool, ""
+    def _read_resources(self) -> Resources:
+        """Return the resources: the last known ones, with the error, if there are no new ones."""
+        pool, error = self._context.pool, ""
         try:
-            self._found = self._site.backend.capacity()
-        except SubmitterError as error:
-            trouble = one_line(str(error))
-        self._unknown.set(trouble)
+            self._capacity = self._context.backend.capacity()
+        except SubmitterError as failure:
+            error = one_line(str(failure))
+        self._capacity_error.set(error)
         return Resources(
             pool=self._name,
-            quotas={**self._found, **pool.resources},
+            quotas={**self._capacity, **pool.resources},
             labels=tuple(f"{key}={value}" for key, value in pool.labels.items()),
             taints=tuple(pool.taints),
             draining=self.draining,
             interval_s=pool.timing.resources_s,
-            trouble=trouble,
+            trouble=error,
         )
 
     # --- answers --------------------------------------------------------------------------------
 
-    def page(self, wanted: Query) -> bytes:
-        """States, as many as go in one message: of the jobs that were named, or of all."""
-        table, room = self._site.table, self._link.part_size - ROOM
-        if wanted.jobs is None:
-            dumped, cursor = table.page(wanted.cursor, room)
+    def answer_query(self, query: Query) -> bytes:
+        """Return as many states as fit into one message: of the named jobs, or of all."""
+        table, room = self._context.table, self._link.part_size - HEADER_BYTES
+        if query.jobs is None:
+            dumped, cursor = table.page(query.cursor, room)
             return publications.statuses(self._header((), cursor), dumped)
         gone: list[str] = []
         dumped = []
-        names = sorted(set(wanted.jobs))
+        names = sorted(set(query.jobs))
         for name in names:
-            if name <= wanted.cursor:
+            if name <= query.cursor:
                 continue
             entry = table.get(name)
             if entry is None:
@@ -151,7 +153,7 @@ class Announcer:
         return publications.statuses(self._header(tuple(gone)), dumped)
 
     def _header(self, gone: tuple[str, ...], cursor: str = "") -> Statuses:
-        count = len(self._site.table)
+        count = len(self._context.table)
         return Statuses(self._name, self._instance, self._number, count, (), gone, cursor)
 
 
@@ -160,7 +162,7 @@ def _size(names: list[str]) -> int:
 
 
 def _parts(dumped: list[bytes], room: int) -> list[list[bytes]]:
-    """The states in lists that fit into a publication each; at least one list."""
+    """Split states into lists that fit into one publication each; return at least one list."""
     parts: list[list[bytes]] = [[]]
     left = room
     for status in dumped:

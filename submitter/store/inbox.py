@@ -1,12 +1,12 @@
-"""Jobs that were accepted and have no directory of their own yet: files that are appended to.
+"""Accepted jobs that have no directory of their own yet, in append-only files.
 
     accepted/<host>.<random>   records, one after the other: a header, and the job as it was sent
 
-To accept jobs costs one write and one wait for the disk, however many come together; a job gets its
-directory when it is first offered to the batch system. Each process appends to a file of its own,
-and holds its lock. All submitters of a pool read all files; only the holder of one overwrites
-records that are settled, as secrets may be in them, and removes the file when nothing else is left.
-What nobody holds any more is taken over.
+Accepting jobs costs one write and one sync, however many come together; a job gets its directory
+when it is first submitted. Each process appends to a file of its own, and holds its lock. All
+submitters of a pool read all files; only the holder of one overwrites settled records, as secrets
+may be in them, and removes the file when no other records are left. Files without a holder are
+taken over.
 """
 
 from __future__ import annotations
@@ -30,56 +30,56 @@ from templates.protocol.messages import describe, read_job
 
 logger = logging.getLogger(__name__)
 
-LARGEST_FILE = 64 * 1024 * 1024  # a record more may follow; then the next file begins
-LARGEST_EMPTY_FILE = 1024 * 1024  # one with nothing but settled records goes when it is larger
+LARGEST_FILE = 64 * 1024 * 1024  # one more record may follow; then the next file begins
+LARGEST_EMPTY_FILE = 1024 * 1024  # a larger one is removed if all its records are settled
 
 _HEADER = re.compile(rb"job (\d{12}) ([0-9a-f]{8})\n")  # the size of the body, its CRC-32
 _HEADER_SIZE = 26
-_SETTLED = b"\0"  # what the body of a settled record consists of
+_SETTLED = b"\0"  # the byte that fills the body of a settled record
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-class Place(NamedTuple):
-    """Where the body of a record stands."""
+class RecordPosition(NamedTuple):
+    """The position of the body of a record."""
 
     start: int
     size: int
     crc: int
 
     def body(self, descriptor: int) -> Optional[bytes]:
-        """What stands there; None if it has been overwritten or damaged."""
+        """Return the body; None if it has been overwritten or damaged."""
         found = os.pread(descriptor, self.size, self.start)
         return found if zlib.crc32(found) == self.crc else None
 
 
-class _File:
-    """One of the files, and what of it is not settled."""
+class InboxFile:
+    """One file, and its records that are not settled."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.descriptor = -1  # open and locked; negative: another process has it
         self.size = 0  # as far as it was read or written
-        self.open: dict[str, Place] = {}
-        self.settled: list[Place] = []  # and not overwritten yet
+        self.open: dict[str, RecordPosition] = {}
+        self.settled: list[RecordPosition] = []  # and not overwritten yet
 
     @property
     def is_ours(self) -> bool:
-        """Whether we hold it."""
+        """Return whether we hold it."""
         return self.descriptor >= 0
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing in it is needed, nor to be overwritten."""
+        """Return whether it has no record that is needed or to be overwritten."""
         return not self.open and not self.settled
 
     def take_in(self, descriptor: int) -> None:
-        """Read the records that were appended since."""
+        """Read the records that were appended since the last call."""
         end_of_file = os.fstat(descriptor).st_size
         while True:
             header = _HEADER.fullmatch(os.pread(descriptor, _HEADER_SIZE, self.size))
             if header is None:
                 return  # the end, or half of a header
-            place = Place(self.size + _HEADER_SIZE, int(header[1]), int(header[2], 16))
+            place = RecordPosition(self.size + _HEADER_SIZE, int(header[1]), int(header[2], 16))
             end = place.start + place.size
             if end > end_of_file:
                 return  # half of a record: it is still being written, or never was
@@ -90,11 +90,11 @@ class _File:
                 logger.warning("%s: the record at byte %s cannot be read", self.path, self.size)
             self.size = end
 
-    def append(self, bodies: Mapping[str, bytes]) -> dict[str, Place]:
-        """Write a record of each and wait for the disk; raises ``OSError``."""
+    def append(self, bodies: Mapping[str, bytes]) -> dict[str, RecordPosition]:
+        """Write a record for each and sync; raise ``OSError``."""
         places, parts, at = {}, [], self.size
         for name, body in bodies.items():
-            place = places[name] = Place(at + _HEADER_SIZE, len(body), zlib.crc32(body))
+            place = places[name] = RecordPosition(at + _HEADER_SIZE, len(body), zlib.crc32(body))
             parts += [b"job %012d %08x\n" % place[1:], body]
             at = place.start + place.size
         try:
@@ -107,30 +107,30 @@ class _File:
         return places
 
     def settle(self, name: str) -> None:
-        """The job no longer needs its record."""
+        """Note that the job no longer needs its record."""
         place = self.open.pop(name, None)
         if place is not None:
             self.settled.append(place)
 
-    def overwrite(self, settled: Sequence[Place]) -> None:
-        """Leave nothing of records that are settled."""
+    def overwrite(self, settled: Sequence[RecordPosition]) -> None:
+        """Overwrite settled records."""
         for place in settled:
             _write(self.descriptor, _SETTLED * place.size, place.start)
         self.settled = self.settled[len(settled) :]
 
     def make(self) -> bool:
-        """Begin it, and hold it if it can be; raises ``OSError``."""
+        """Create the file and return whether we hold it; raise ``OSError``."""
         return self._hold(os.open(self.path, _NEW, 0o600))
 
     def take_over(self) -> bool:
-        """Hold it, unless a process that lives holds it."""
+        """Hold the file, unless a live process does; return whether we hold it."""
         try:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         if not self._hold(descriptor):
             return False
-        self.size = 0  # all of it once more: a shared file system may have shown half a record
+        self.size = 0  # read again: a shared file system may have shown half a record
         settled = set(self.settled)
         self.open.clear()
         self.settled.clear()
@@ -147,68 +147,68 @@ class _File:
         return False
 
     def remove(self) -> None:
-        """Nothing in it is needed."""
+        """Remove the file."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
         self.close()
 
     def close(self) -> None:
-        """Let go of it."""
+        """Release the file."""
         if self.is_ours:
             os.close(self.descriptor)
             self.descriptor = -1
 
 
-class Accepted:
-    """The records of one pool; every method blocks, and any thread may call it."""
+class Inbox:
+    """The records of one pool; every method blocks, and may be called in any thread."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._lock = threading.Lock()
         self._appending = threading.Lock()
-        self._files: dict[str, _File] = {}
-        self._current: Optional[_File] = None
+        self._files: dict[str, InboxFile] = {}
+        self._current: Optional[InboxFile] = None
 
-    # --- what comes in --------------------------------------------------------------------------
+    # --- new jobs -------------------------------------------------------------------------------
 
     def append(self, jobs: Sequence[Job], accepted_ms: int) -> None:
-        """All of them, with one wait for the disk; raises ``OSError``."""
+        """Append a record for each job, with one sync; raise ``OSError``."""
         bodies = {job.name: _body(job, accepted_ms) for job in jobs}
         with self._appending:
             file = self._to_append_to()
             try:
                 places = file.append(bodies)
             except OSError:
-                self._current = None  # nobody knows what the disk has of it
+                self._current = None  # it is unknown how much of it is on disk
                 raise
             with self._lock:
                 file.open.update(places)
                 file.size = max(place.start + place.size for place in places.values())
 
-    def _to_append_to(self) -> _File:
+    def _to_append_to(self) -> InboxFile:
         file = self._current
         if file is not None and file.size < LARGEST_FILE:
             if _is_there(file.descriptor):
                 return file
-            file.close()  # somebody has removed it
+            file.close()  # it was removed by another process
         while True:
             name = f"{os.uname().nodename}.{uuid.uuid4().hex}"
-            file = _File(f"{self._folder}/{name}")
+            file = InboxFile(f"{self._folder}/{name}")
             if file.make():
-                break  # else another submitter took it for one that nobody holds
+                break  # else another submitter took it for a file without a holder
         sync_folder(self._folder)
         with self._lock:
             self._files[name] = self._current = file
         return file
 
-    # --- what is there --------------------------------------------------------------------------
+    # --- known jobs -----------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Take in what others have appended; raises ``OSError``."""
+        """Read what other processes have appended; raise ``OSError``."""
         with self._lock:
             names = set(os.listdir(self._folder))
             for name in names - self._files.keys():
-                self._files[name] = _File(f"{self._folder}/{name}")
+                self._files[name] = InboxFile(f"{self._folder}/{name}")
             for file in self._files.values():
                 if not file.is_ours:
                     with contextlib.suppress(FileNotFoundError), _opened(file.path) as descriptor:
@@ -219,7 +219,7 @@ class Accepted:
                     file.close()
 
     def names(self) -> list[str]:
-        """The jobs that are not settled, as far as was looked; those of a file in their order."""
+        """Return the jobs not settled at the last look; those of a file in their order."""
         with self._lock:
             return [name for file in self._files.values() for name in file.open]
 
@@ -228,9 +228,9 @@ class Accepted:
             return any(name in file.open for file in self._files.values())
 
     def read(self, name: str) -> Optional[tuple[Job, int]]:
-        """A job and when it was accepted; None if its record is not there any more, or damaged.
+        """Return a job and when it was accepted; None if its record is gone or damaged.
 
-        Raises ``WireError`` for what another version has written.
+        Raise ``WireError`` for a record of another version.
         """
         with self._lock:
             for file in self._files.values():
@@ -241,24 +241,24 @@ class Accepted:
                 file.open.pop(name, None)  # its holder has settled it
         return None
 
-    # --- what goes ------------------------------------------------------------------------------
+    # --- settled jobs ---------------------------------------------------------------------------
 
     def settle(self, name: str) -> None:
-        """The job has its directory, or is to have none."""
+        """Note that the job has its directory, or is to get none."""
         with self._lock:
             for file in self._files.values():
                 file.settle(name)
 
     @property
     def has_settled(self) -> bool:
-        """Whether ``tidy`` has something to overwrite."""
+        """Return whether ``tidy`` has something to overwrite."""
         with self._lock:
             return any(file.settled for file in self._files.values() if file.is_ours)
 
     def tidy(self, sync: Callable[[], None]) -> None:
-        """Overwrite what is settled, remove what holds nothing else, take over what nobody holds.
+        """Overwrite settled records, remove files without others, take over files without a holder.
 
-        ``sync`` puts on disk what took the place of the records; raises ``OSError``.
+        ``sync`` puts on disk what replaces the records; raise ``OSError``.
         """
         with self._lock:
             ours = {n: f for n, f in self._files.items() if f.is_ours or f.take_over()}
@@ -268,7 +268,7 @@ class Accepted:
         with self._appending, self._lock:
             for name, file in ours.items():
                 if not file.is_ours:
-                    continue  # it was removed by somebody meanwhile
+                    continue  # it was removed meanwhile
                 file.overwrite(settled.get(name, ()))
                 if file.is_empty and (file is not self._current or file.size > LARGEST_EMPTY_FILE):
                     file.remove()
@@ -277,7 +277,7 @@ class Accepted:
                         self._current = None
 
     def close(self) -> None:
-        """Let go of all files; one in which nothing is left goes."""
+        """Release all files, and remove empty ones."""
         with self._appending, self._lock:
             for file in self._files.values():
                 if file.is_ours and file.is_empty:
@@ -288,13 +288,13 @@ class Accepted:
 
 
 def _is_there(descriptor: int) -> bool:
-    """Whether an open file has not been removed."""
+    """Return whether an open file has not been removed."""
     return os.fstat(descriptor).st_nlink > 0
 
 
 @contextlib.contextmanager
 def _opened(path: str) -> Iterator[int]:
-    """A file that others write; raises ``OSError``."""
+    """Open a file of another process for reading; raise ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield descriptor
@@ -302,7 +302,7 @@ def _opened(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _read_at(path: str, place: Place) -> Optional[bytes]:
+def _read_at(path: str, place: RecordPosition) -> Optional[bytes]:
     try:
         with _opened(path) as descriptor:
             return place.body(descriptor)
@@ -318,7 +318,7 @@ def _write(descriptor: int, content: bytes, at: int) -> None:
 
 
 def _body(job: Job, accepted_ms: int) -> bytes:
-    """A line that describes the job, and then its script and files."""
+    """Return a line that describes the job, followed by its script and files."""
     contents = [job.script.encode(), *(file.content for file in job.files)]
     sizes = [len(content) for content in contents]
     described = {**describe(job), "accepted_ms": accepted_ms, "sizes": sizes}
@@ -327,7 +327,7 @@ def _body(job: Job, accepted_ms: int) -> bytes:
 
 
 def _described(body: bytes) -> tuple[dict[str, Any], int]:
-    """What the line says, and where what follows it begins; raises ``ValueError``."""
+    """Return the parsed line, and where the script begins; raise ``ValueError``."""
     end = body.index(b"\n")
     described = json.loads(body[:end])
     if not isinstance(described, dict):
@@ -336,7 +336,7 @@ def _described(body: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _name_in(body: bytes) -> str:
-    """The job that a record is of; empty where that cannot be told."""
+    """Return the name of the job in a record; empty if it cannot be read."""
     try:
         return str(_described(body)[0].get("name", ""))
     except ValueError:
@@ -344,7 +344,7 @@ def _name_in(body: bytes) -> str:
 
 
 def _job(body: bytes) -> tuple[Job, int]:
-    """The job in a record and when it was accepted; raises ``WireError``."""
+    """Return the job in a record and when it was accepted; raise ``WireError``."""
     try:
         described, at = _described(body)
         contents = []

@@ -1,18 +1,18 @@
-"""A pool's directory: what a site knows of its jobs, on disk, so that any process may die any time.
+"""A pool's directory: all state of its jobs is on disk, so that any process may die any time.
 
-    accepted/             jobs as they came, until each has a directory: see accepted.py
+    accepted/             jobs without a directory of their own yet: see inbox.py
     jobs/<job>/           one job, for as long as its pod is there (mode 0700, files 0600)
         job.sh, ...       as sent: see docs/job-script.md
         request.json      the job without its script and files
-        submitting        somebody was about to hand it to the batch system
-        native            its identity there, once known
-        final             its last status, for good, once it has ended
-        lock              held by whoever submits or removes it
-    deleted/<job>         its end was asked for: when, with which grace period
-    spool/                records of running jobs, dropped one by one
-    incoming/             half-written things; what is old in there is rubbish
+        submitting        created before it is submitted to the batch system
+        native            its id there, once known
+        final             its final status, once it has ended
+        lock              held while it is submitted or removed
+    deleted/<job>         its tombstone: when deletion was requested, with which grace period
+    spool/                records of running jobs, one file each
+    incoming/             half-written files; old ones are leftovers
 
-What counts is written beside and renamed. A pool's directory may be shared by submitters.
+Files that count are written there and renamed. A pool's directory may be shared by submitters.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import NamedTuple, Optional, Union
 from submitter.common.errors import SubmitRefused
 from submitter.common.filelock import locked
 from submitter.common.fsync import sync_below
-from submitter.store.inbox import Accepted
+from submitter.store.inbox import Inbox
 from templates.common.errors import WireError, one_line
 from templates.job.directory import REQUEST, find_path_conflict, write_file, write_job
 from templates.job.model import Job
@@ -48,44 +48,44 @@ JOURNALED = "journaled"
 KNOWN = "known"
 
 FOLDERS = ("jobs", "deleted", "spool", "incoming", "accepted")
-_SCRIPT = b"job.sh"  # stands for the script where only its file has it
+_SCRIPT = b"job.sh"  # placeholder, as only the file has the script
 _SENT_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EINVAL)
 
 Outcome = Union[str, Refusal]
 
 
 class Tombstone(NamedTuple):
-    """The wish to end a job; it outlives the job, so that a late create is refused."""
+    """A request to delete a job; it outlives the job, so that a late create is refused."""
 
     at_ms: int
     grace_s: Optional[int]  # None: the job's own
-    lost: bool = False  # nobody asked: the job's directory was removed by hand
+    lost: bool = False  # not requested: the job's directory was removed by hand
 
 
 class Journal:
-    """The files of one pool; every method blocks, so they belong into threads."""
+    """The files of one pool; every method blocks, and is called in threads."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self.jobs, self.deleted, self.spool, self.incoming, accepted = (
             f"{directory}/{name}" for name in FOLDERS
         )
-        self.accepted = Accepted(accepted)
+        self.accepted = Inbox(accepted)
 
     def prepare(self) -> None:
-        """Make the folders; raises ``OSError``."""
+        """Create the folders; raise ``OSError``."""
         os.makedirs(self.directory, 0o700, exist_ok=True)
         for name in FOLDERS:
             os.makedirs(f"{self.directory}/{name}", 0o700, exist_ok=True)
 
     def of(self, job: str) -> str:
-        """The job's own directory."""
+        """Return the job's own directory."""
         return f"{self.jobs}/{job}"
 
-    # --- taking jobs in -------------------------------------------------------------------------
+    # --- new jobs -------------------------------------------------------------------------------
 
     def store(self, jobs: Sequence[Job]) -> list[Outcome]:
-        """Accept all of them with one wait for the disk: what is answered survives a power cut."""
+        """Accept all jobs with one sync, so that what is answered survives a power cut."""
         fresh: dict[str, Job] = {}
         outcomes: list[Outcome] = []
         try:
@@ -112,18 +112,18 @@ class Journal:
         return JOURNALED
 
     def has(self, name: str) -> bool:
-        """Whether the job is there, with a directory or without."""
+        """Return whether the job exists, with a directory or without."""
         return name in self.accepted or os.path.exists(self.of(name))
 
     def has_tombstone(self, name: str) -> bool:
-        """Whether its end was asked for."""
+        """Return whether deletion of the job was requested."""
         return os.path.exists(f"{self.deleted}/{name}")
 
     def unpack(self, name: str) -> None:
-        """Give a job its directory, if it still has none.
+        """Create the job's directory, if it has none yet.
 
-        Several submitters may be at it: one of them makes it. Raises ``OSError``, and
-        ``SubmitRefused`` where this file system cannot hold such a job.
+        If several submitters try, one of them succeeds. Raise ``OSError``, and ``SubmitRefused``
+        if this file system cannot hold such a job.
         """
         if name not in self.accepted:
             return
@@ -132,7 +132,7 @@ class Journal:
             self._make(*found)
         self.accepted.settle(name)
         if found is not None and self.has_tombstone(name):
-            self.remove(name)  # its deletion came meanwhile, and found no directory
+            self.remove(name)  # it was deleted meanwhile, without a directory
 
     def _make(self, job: Job, accepted_ms: int) -> None:
         draft = f"{self.incoming}/{job.name}.{uuid.uuid4().hex}"
@@ -144,22 +144,22 @@ class Journal:
             shutil.rmtree(draft, ignore_errors=True)
 
     def withdraw(self, name: str) -> None:
-        """A job that is to end has no directory, and gets none."""
+        """Settle a deleted job that has no directory, so that it gets none."""
         self.accepted.settle(name)
 
     def tidy(self) -> None:
-        """Leave nothing of what jobs looked like before they had a directory."""
+        """Erase the records of jobs that have a directory by now."""
         self.accepted.tidy(lambda: sync_below(self.directory))
 
     def close(self) -> None:
-        """Leave accepted jobs to who takes over; raises ``OSError``."""
+        """Release accepted jobs to other submitters; raise ``OSError``."""
         self.tidy()
         self.accepted.close()
 
     # --- deletions ------------------------------------------------------------------------------
 
     def bury(self, wishes: Sequence[Delete], lost: bool = False) -> list[Union[bool, Refusal]]:
-        """Remember durably that these jobs are to end; says of each whether it is there."""
+        """Write tombstones durably; return for each job whether it exists, or a refusal."""
         outcomes: list[Union[bool, Refusal]] = []
         for wish in wishes:
             stone = Tombstone(_now_ms(), wish.grace_period_s, lost)
@@ -175,7 +175,7 @@ class Journal:
         return outcomes
 
     def tombstone(self, job: str) -> Optional[Tombstone]:
-        """The wish to end a job; None if there is none. One that cannot be read is one, too."""
+        """Return a job's tombstone; None if it has none. One that cannot be read counts, too."""
         raw = read(f"{self.deleted}/{job}")
         if raw is None:
             return None
@@ -186,25 +186,25 @@ class Journal:
             return Tombstone(_now_ms(), None)
 
     def remove(self, job: str) -> None:
-        """Remove a job's directory: out of sight first, so that nobody finds half of it."""
+        """Remove a job's directory: renamed first, so that no process reads half of it."""
         self.accepted.settle(job)
         grave = f"{self.incoming}/{job}.{uuid.uuid4().hex}"
         try:
             os.rename(self.of(job), grave)
         except FileNotFoundError:
             return
-        shutil.rmtree(grave, ignore_errors=True)  # the janitor finds what resists
+        shutil.rmtree(grave, ignore_errors=True)  # the janitor removes what is left
 
     # --- one job --------------------------------------------------------------------------------
 
     @contextmanager
     def lock(self, job: str) -> Iterator[bool]:
-        """Hold the job against other submitters; False when one of them holds it."""
+        """Hold the job's lock; yield False if another submitter has it."""
         with locked(f"{self.of(job)}/lock", wait=False) as mine:
             yield mine
 
     def write(self, path: str, content: bytes) -> None:
-        """Write beside, and rename."""
+        """Write a file atomically."""
         draft = f"{self.incoming}/{uuid.uuid4().hex}"
         try:
             write_file(draft, content)
@@ -214,7 +214,7 @@ class Journal:
             raise
 
     def write_final(self, job: str, status: bytes) -> bytes:
-        """Write down the job's last status, unless somebody has; the one that stands there."""
+        """Write the job's final status, unless another submitter has; return the written one."""
         path, draft = f"{self.of(job)}/final", f"{self.incoming}/{uuid.uuid4().hex}"
         try:
             write_file(draft, status)
@@ -226,7 +226,7 @@ class Journal:
         return status
 
     def forget_secrets(self, job: str) -> None:
-        """Remove what was secret in a job that has ended."""
+        """Remove the secrets of a job that has ended."""
         shutil.rmtree(f"{self.of(job)}/secret", ignore_errors=True)
 
 
@@ -242,7 +242,7 @@ def _write_draft(job: Job, accepted_ms: int, draft: str) -> None:
 
 
 def _rename(draft: str, folder: str) -> None:
-    """Raises ``FileExistsError`` where there is such a folder."""
+    """Rename a directory; raise ``FileExistsError`` if the new name is taken."""
     try:
         os.rename(draft, folder)
     except OSError as error:
@@ -252,13 +252,13 @@ def _rename(draft: str, folder: str) -> None:
 
 
 def dump_request(job: Job, accepted_ms: int) -> bytes:
-    """request.json: the job without its script and files."""
+    """Return the content of request.json: the job without its script and files."""
     slim = describe(job._replace(files=()))
     return json.dumps({**slim, "accepted_ms": accepted_ms}, separators=(",", ":")).encode()
 
 
 def load_request(raw: bytes) -> tuple[Job, int]:
-    """The slim job in a request.json and when it was accepted; raises ``WireError``."""
+    """Return the job in a request.json and when it was accepted; raise ``WireError``."""
     try:
         message = json.loads(raw)
         accepted_ms = int(message["accepted_ms"])
@@ -268,7 +268,7 @@ def load_request(raw: bytes) -> tuple[Job, int]:
 
 
 def read(path: str) -> Optional[bytes]:
-    """What stands in a small file; None when it is not there."""
+    """Return the content of a small file; None if it does not exist."""
     try:
         with open(path, "rb") as file:
             return file.read()

@@ -1,7 +1,7 @@
-"""The spool directory of a pool: the small records that running jobs drop into it.
+"""The spool directory of a pool: small records that running jobs write into it.
 
-Submitters may share the directory, so a file stays for a while after it was first seen here; who
-comes later reads the job's own list of records instead.
+Submitters may share the directory, so a file is kept for a while after it was first read here; a
+submitter that misses it reads the job's own list of records instead.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ import time
 from submitter.store.journal import read
 from templates.job.records import Record, parse_lines, parse_name
 
-KEPT_S = 60.0
+KEEP_S = 60.0
 
 
 class Spool:
-    """What was seen in one pool's spool directory; every method blocks."""
+    """The records in one pool's spool directory; every method blocks."""
 
     def __init__(self, directory: str) -> None:
         self._directory = directory
         self._seen: dict[str, float] = {}
 
-    def look(self) -> list[Record]:
-        """The records that are new; raises ``OSError`` when the directory cannot be read."""
+    def read_new(self) -> list[Record]:
+        """Return the new records; raise ``OSError`` if the directory cannot be read."""
         now = time.monotonic()
         names = [name for name in os.listdir(self._directory) if parse_name(name) is not None]
         records: list[Record] = []
-        fresh = [name for name in names if name not in self._seen]
-        for name in fresh:
+        new = [name for name in names if name not in self._seen]
+        for name in new:
             records += parse_lines(read(f"{self._directory}/{name}") or b"")
         self._drop(set(names), now)
-        self._seen.update((name, now) for name in fresh)
+        self._seen.update((name, now) for name in new)
         return records
 
     def _drop(self, names: set[str], now: float) -> None:
-        """Remove what every submitter must have seen by now; forget what is gone."""
+        """Remove files that every submitter must have read by now; forget those that are gone."""
         for name, since in list(self._seen.items()):
             if name not in names:
                 del self._seen[name]
-            elif now - since > KEPT_S:
+            elif now - since > KEEP_S:
                 with contextlib.suppress(FileNotFoundError):  # another submitter was quicker
                     os.unlink(f"{self._directory}/{name}")
                 del self._seen[name]

@@ -8,7 +8,7 @@ from typing import Optional
 
 from submitter.backends.base import Backend, Sighting, Ticket
 from submitter.config.settings import Pool
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from submitter.jobs.table import Table
 from submitter.store.journal import Journal
 from templates.job.model import Job
@@ -63,15 +63,15 @@ class Moody(Backend):
             raise self.trouble
 
 
-def site_of(folder: Path) -> Site:
+def site_of(folder: Path) -> PoolContext:
     """A pool behind it, with the folders made."""
     journal = Journal(str(folder))
     journal.prepare()
     backend = Moody(folder)
-    return Site(backend.pool, journal, backend, Table())
+    return PoolContext(backend.pool, journal, backend, Table())
 
 
-def moody(site: Site) -> Moody:
+def moody(site: PoolContext) -> Moody:
     """Its batch system."""
     assert isinstance(site.backend, Moody)
     return site.backend

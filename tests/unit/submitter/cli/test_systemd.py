@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from submitter.cli import systemd as notify
-from submitter.cli.systemd import Notifier, keep_told
-from submitter.config.settings import Supervisor, supervisor
+from submitter.cli.systemd import Notifier, keep_notified
+from submitter.config.settings import Supervisor, take_supervisor
 
 
 class Systemd:
@@ -43,7 +43,7 @@ def test_it_tells_when_it_is_ready_that_it_lives_and_that_it_stops(systemd: Syst
         ready = asyncio.Event()
         words = ["waiting for NATS"]
         notifier = Notifier(Supervisor(systemd.address, 0.03))
-        task = asyncio.ensure_future(keep_told(notifier, ready.wait, lambda: words[-1]))
+        task = asyncio.ensure_future(keep_notified(notifier, ready.wait, lambda: words[-1]))
         hear = asyncio.get_running_loop().run_in_executor
         assert await hear(None, systemd.hear) == ["STATUS=waiting for NATS"]
         words.append("2 pools, 7 jobs")
@@ -66,7 +66,9 @@ def test_it_says_why_it_is_not_ready_yet(systemd: Systemd, monkeypatch: pytest.M
     async def service() -> None:
         words = ["not connected yet"]
         notifier = Notifier(Supervisor(systemd.address))
-        task = asyncio.ensure_future(keep_told(notifier, asyncio.Event().wait, lambda: words[-1]))
+        task = asyncio.ensure_future(
+            keep_notified(notifier, asyncio.Event().wait, lambda: words[-1])
+        )
         hear = asyncio.get_running_loop().run_in_executor
         assert await hear(None, systemd.hear) == ["STATUS=not connected yet"]
         words.append("the server refuses us")
@@ -86,7 +88,7 @@ def test_a_service_that_cannot_become_ready_ends(systemd: Systemd) -> None:
 
     async def service() -> None:
         with pytest.raises(OSError, match="never"):
-            await keep_told(Notifier(Supervisor(systemd.address)), never, lambda: "x")
+            await keep_notified(Notifier(Supervisor(systemd.address)), never, lambda: "x")
         hear = asyncio.get_running_loop().run_in_executor
         assert await hear(None, systemd.hear) == ["STATUS=x"]
         assert await hear(None, systemd.hear) == ["STOPPING=1"]
@@ -106,7 +108,7 @@ def test_a_file_says_what_it_is_doing_and_grows_old_when_it_does_nothing(tmp_pat
         ready = asyncio.Event()
         words = ["no connection to NATS: not yet"]
         notifier = Notifier(Supervisor("", 0.03, str(file)))
-        task = asyncio.ensure_future(keep_told(notifier, ready.wait, lambda: words[-1]))
+        task = asyncio.ensure_future(keep_notified(notifier, ready.wait, lambda: words[-1]))
         await reads(file, "no connection to NATS: not yet")
         ready.set()
         words.append("connected;\n7 jobs")
@@ -162,5 +164,5 @@ def test_the_environment_is_read_once_and_emptied(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert supervisor() == expected
+    assert take_supervisor() == expected
     assert not set(names) & set(os.environ)

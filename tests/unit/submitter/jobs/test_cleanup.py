@@ -7,9 +7,9 @@ import os
 import time
 from pathlib import Path
 
-from submitter.jobs.cleanup import RUBBISH_AFTER_S, Janitor
-from submitter.jobs.context import Site
-from submitter.jobs.table import Found
+from submitter.jobs.cleanup import LEFTOVER_AFTER_S, Janitor
+from submitter.jobs.context import PoolContext
+from submitter.jobs.table import StoredJob
 from templates.protocol.messages import Delete
 from tests.unit.submitter.conftest import Start
 from tests.unit.submitter.fakes import site_of
@@ -26,13 +26,13 @@ def made(path: Path, age_s: float) -> Path:
     return path
 
 
-def tidy(site: Site) -> None:
+def tidy(site: PoolContext) -> None:
     asyncio.run(Janitor(site).step())
 
 
 def test_half_written_things_go_when_they_are_old(tmp_path: Path) -> None:
     site = site_of(tmp_path)
-    old, young = RUBBISH_AFTER_S + 10, RUBBISH_AFTER_S - 100
+    old, young = LEFTOVER_AFTER_S + 10, LEFTOVER_AFTER_S - 100
     gone = made(tmp_path / "incoming" / "draft", old)
     folder = tmp_path / "incoming" / "job.123"
     folder.mkdir()
@@ -51,8 +51,8 @@ def test_half_written_things_go_when_they_are_old(tmp_path: Path) -> None:
 def test_in_the_spool_only_what_is_no_record_goes(tmp_path: Path) -> None:
     site = site_of(tmp_path)
     job = job_of()
-    record = made(tmp_path / "spool" / f"{job.name}.1700000000000.job.1", RUBBISH_AFTER_S + 10)
-    noise = made(tmp_path / "spool" / ".tmp-1", RUBBISH_AFTER_S + 10)
+    record = made(tmp_path / "spool" / f"{job.name}.1700000000000.job.1", LEFTOVER_AFTER_S + 10)
+    noise = made(tmp_path / "spool" / ".tmp-1", LEFTOVER_AFTER_S + 10)
     tidy(site)
     assert not noise.exists()
     assert record.exists(), "a submitter that was away for long still wants it"
@@ -83,7 +83,7 @@ def test_a_finished_job_that_nobody_deletes_goes_in_the_end(tmp_path: Path) -> N
         job = job_of()
         site.journal.store([job])
         slim = None if final else job
-        site.table.add(Found(job.name, slim, final=final, ended_s=ended_s))
+        site.table.add(StoredJob(job.name, slim, final=final, ended_s=ended_s))
         names[what] = job.name
     tidy(site)
     assert os.listdir(tmp_path / "deleted") == [names["forgotten"]]

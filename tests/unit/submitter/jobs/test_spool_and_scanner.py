@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from submitter.jobs.scanner import Scanner, load
 from submitter.store import spool
 from submitter.store.spool import Spool
@@ -18,11 +18,11 @@ from tests.unit.submitter.rig import job_of, placed
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> PoolContext:
     return site_of(tmp_path / "pool")
 
 
-def drop(site: Site, job: str, number: int, run: int = 5) -> Path:
+def drop(site: PoolContext, job: str, number: int, run: int = 5) -> Path:
     line = f"interlink1 job={job} run={run} stream=job n={number} at=7 state=started node=x ;\n"
     path = Path(site.journal.spool, f"{job}.{run}.job.{number}")
     path.write_text(line)
@@ -30,97 +30,99 @@ def drop(site: Site, job: str, number: int, run: int = 5) -> Path:
 
 
 def test_a_record_is_read_once_and_removed_later(
-    site: Site, monkeypatch: pytest.MonkeyPatch
+    site: PoolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = job_of().name
     path, looker = drop(site, job, 1), Spool(site.journal.spool)
-    assert [record.number for record in looker.look()] == [1]
-    assert looker.look() == []
+    assert [record.number for record in looker.read_new()] == [1]
+    assert looker.read_new() == []
     drop(site, job, 2)
-    assert [record.number for record in looker.look()] == [2]
+    assert [record.number for record in looker.read_new()] == [2]
     assert path.exists()
-    monkeypatch.setattr(spool, "KEPT_S", 0.0)
-    looker.look()
+    monkeypatch.setattr(spool, "KEEP_S", 0.0)
+    looker.read_new()
     assert os.listdir(site.journal.spool) == []
-    assert looker.look() == []
+    assert looker.read_new() == []
 
 
-def test_foreign_and_torn_files_do_no_harm(site: Site) -> None:
+def test_foreign_and_torn_files_do_no_harm(site: PoolContext) -> None:
     job = job_of().name
     folder = Path(site.journal.spool)
     (folder / "README").write_text("hello")
     (folder / f"{job}.5.job.1.tmp").write_text("interlink1 job=")
     (folder / f"{job}.5.job.2").write_bytes(b"interlink1 job=" + b"\xff" * 100)
     (folder / f"{job}.5.job.3").touch()
-    assert Spool(site.journal.spool).look() == []
+    assert Spool(site.journal.spool).read_new() == []
     assert (folder / "README").exists()
 
 
-def test_trouble_loses_no_record(site: Site) -> None:
+def test_trouble_loses_no_record(site: PoolContext) -> None:
     job = job_of().name
     drop(site, job, 1)
     Path(site.journal.spool, f"{job}.5.job.2").mkdir()  # cannot be read
     looker = Spool(site.journal.spool)
     with pytest.raises(OSError, match="directory"):
-        looker.look()
+        looker.read_new()
     Path(site.journal.spool, f"{job}.5.job.2").rmdir()
-    assert [record.number for record in looker.look()] == [1]
+    assert [record.number for record in looker.read_new()] == [1]
 
 
-def test_jobs_and_deletions_of_others_are_seen(site: Site) -> None:
+def test_jobs_and_deletions_of_others_are_seen(site: PoolContext) -> None:
     scanner = Scanner(site.journal)
     first, second = job_of(), job_of()
-    assert scanner.look(frozenset()).found == []
+    assert scanner.scan(frozenset()).found == []
     site.journal.store([first, second])
-    sight = scanner.look(frozenset())
+    sight = scanner.scan(frozenset())
     assert [found.name for found in sight.found] == [first.name, second.name]
     known = frozenset([first.name, second.name])
     for name in known:
         site.journal.unpack(name)
-    assert scanner.look(known).found == []
+    assert scanner.scan(known).found == []
     site.journal.bury([Delete(first.name, 4)])
-    assert scanner.look(known).stones[first.name].grace_s == 4
-    assert scanner.look(known).stones == {}
+    assert scanner.scan(known).tombstones[first.name].grace_s == 4
+    assert scanner.scan(known).tombstones == {}
     site.journal.remove(first.name)
     shutil.rmtree(site.journal.of(second.name))
-    vanished = scanner.look(known).vanished
+    vanished = scanner.scan(known).vanished
     assert vanished[first.name] is not None
     assert vanished[second.name] is None
 
 
-def test_an_unmounted_directory_is_trouble_and_no_news(site: Site) -> None:
+def test_an_unmounted_directory_is_trouble_and_no_news(site: PoolContext) -> None:
     scanner = Scanner(site.journal)
     job = job_of()
     site.journal.store([job])
     known = frozenset([job.name])
-    scanner.look(known)
+    scanner.scan(known)
     os.rename(site.journal.jobs, f"{site.journal.jobs}.away")
     with pytest.raises(OSError, match="jobs"):
-        scanner.look(known)
+        scanner.scan(known)
     os.rename(f"{site.journal.jobs}.away", site.journal.jobs)
-    assert scanner.look(known).vanished == {}
+    assert scanner.scan(known).vanished == {}
 
 
-def test_what_was_found_before_trouble_is_found_again(site: Site) -> None:
+def test_what_was_found_before_trouble_is_found_again(site: PoolContext) -> None:
     scanner = Scanner(site.journal)
     job = job_of()
     site.journal.store([job])
     os.rename(site.journal.spool, f"{site.journal.spool}.away")
     with pytest.raises(OSError, match="spool"):
-        scanner.look(frozenset())
+        scanner.scan(frozenset())
     os.rename(f"{site.journal.spool}.away", site.journal.spool)
-    assert [found.name for found in scanner.look(frozenset()).found] == [job.name]
+    assert [found.name for found in scanner.scan(frozenset()).found] == [job.name]
 
 
-def test_directories_that_are_none_of_ours(site: Site) -> None:
+def test_directories_that_are_none_of_ours(site: PoolContext) -> None:
     for name in ("empty", "strange"):
         Path(site.journal.jobs, name).mkdir()
     Path(site.journal.jobs, "strange", "request.json").write_text("{")
     Path(site.journal.jobs, "file").touch()
-    assert Scanner(site.journal).look(frozenset()).found == []
+    assert Scanner(site.journal).scan(frozenset()).found == []
 
 
-def test_a_job_that_ended_before_its_number_was_known_is_ours_all_the_same(site: Site) -> None:
+def test_a_job_that_ended_before_its_number_was_known_is_ours_all_the_same(
+    site: PoolContext,
+) -> None:
     job = job_of()
     site.journal.prepare()
     placed(site.journal, job)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import json
 
-from submitter.jobs.table import Found, Table
+from submitter.jobs.table import StoredJob, Table
 from tests.unit.submitter.rig import job_of
 
 
-def found() -> Found:
+def found() -> StoredJob:
     job = job_of()
-    return Found(job.name, job._replace(script="", files=()), 1)
+    return StoredJob(job.name, job._replace(script="", files=()), 1)
 
 
 def test_what_is_new_is_told_once() -> None:
     table, one = Table(), found()
     assert table.add(one) is not None
     assert table.add(one) is None
-    told, gone = table.news()
+    told, gone = table.take_changes()
     assert [json.loads(status)["job"] for status in told] == [one.name]
     assert gone == []
-    assert table.news() == ([], [])
+    assert table.take_changes() == ([], [])
 
 
 def test_a_job_that_is_dropped_has_its_last_word() -> None:
     table, one = Table(), found()
     table.add(one)
     table.drop(one.name)
-    told, gone = table.news()
+    told, gone = table.take_changes()
     assert [json.loads(status)["job"] for status in told] == [one.name]
     assert gone == [one.name]
 
@@ -39,13 +39,13 @@ def test_who_still_works_on_a_job_that_was_dropped_harms_nobody() -> None:
     assert entry is not None
     table.add(other)
     table.drop(one.name)
-    table.news()
-    table.changed(entry)
-    assert table.news() == ([], [])
+    table.take_changes()
+    table.mark_changed(entry)
+    assert table.take_changes() == ([], [])
     again = table.add(one)
-    table.news()
-    table.changed(entry)  # that name belongs to another entry now
-    assert table.news() == ([], [])
+    table.take_changes()
+    table.mark_changed(entry)  # that name belongs to another entry now
+    assert table.take_changes() == ([], [])
     assert again is not None
-    table.changed(again)
-    assert len(table.news()[0]) == 1
+    table.mark_changed(again)
+    assert len(table.take_changes()[0]) == 1

@@ -11,7 +11,7 @@ import pytest
 from submitter.jobs.scanner import Scanner
 from submitter.jobs.submit import Submission
 from submitter.store import inbox
-from submitter.store.inbox import Accepted
+from submitter.store.inbox import Inbox
 from submitter.store.journal import JOURNALED, KNOWN, Journal
 from templates.job.model import File, Job
 from templates.protocol.messages import Delete, Refusal
@@ -137,7 +137,7 @@ def test_a_job_that_two_have_accepted_gets_one_directory(folder: Path, journal: 
     assert os.listdir(journal.jobs) == [job.name]
     assert os.listdir(journal.incoming) == []
     for one in (journal, other):
-        Scanner(one).look(frozenset())
+        Scanner(one).scan(frozenset())
         one.tidy()
         assert one.accepted.names() == []
 
@@ -161,7 +161,7 @@ def test_what_the_dead_have_left_is_taken_over(folder: Path) -> None:
     dead.unpack(gone.name)
     heir = site_of(folder)
     scanner = Scanner(heir.journal)
-    found = {one.name: one for one in scanner.look(frozenset()).found}
+    found = {one.name: one for one in scanner.scan(frozenset()).found}
     assert found.keys() == {job.name, gone.name}
     assert found[job.name].job == job._replace(script="", files=())
     heir.journal.tidy()
@@ -179,12 +179,12 @@ def test_on_the_way_to_its_directory_no_job_vanishes(folder: Path, journal: Jour
     scanner, job, other = Scanner(journal), job_of(), job_of()
     journal.store([job, other])
     known = frozenset([job.name, other.name])
-    assert {one.name for one in scanner.look(frozenset()).found} == known
+    assert {one.name for one in scanner.scan(frozenset()).found} == known
     journal.unpack(job.name)
-    sight = scanner.look(known)
+    sight = scanner.scan(known)
     assert (sight.found, sight.vanished) == ([], {})
     journal.withdraw(other.name)
-    assert scanner.look(known).vanished == {}, "its removal is under way"
+    assert scanner.scan(known).vanished == {}, "its removal is under way"
 
 
 def test_a_directory_that_is_removed_before_it_was_seen_is_missed(journal: Journal) -> None:
@@ -192,8 +192,8 @@ def test_a_directory_that_is_removed_before_it_was_seen_is_missed(journal: Journ
     placed(journal, job)
     shutil.rmtree(journal.of(job.name))
     known = frozenset([job.name])
-    assert scanner.look(known).vanished == {}
-    assert scanner.look(known, known).vanished == {job.name: None}
+    assert scanner.scan(known).vanished == {}
+    assert scanner.scan(known, known).vanished == {job.name: None}
 
 
 @pytest.mark.parametrize("cut", [1, 30, 200])
@@ -267,6 +267,6 @@ def test_what_could_not_be_written_is_not_there(
     assert isinstance(answer, Refusal)
     assert "Input/output error" in answer.message
     assert journal.store([after]) == [JOURNALED]
-    later = Accepted(str(folder / "accepted"))
+    later = Inbox(str(folder / "accepted"))
     later.look()
     assert sorted(later.names()) == sorted([before.name, after.name])

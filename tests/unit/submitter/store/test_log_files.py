@@ -9,11 +9,11 @@ import pytest
 
 from submitter.store import log_files
 from submitter.store.log_files import (
+    LogWindow,
     Stamper,
-    Window,
+    list_starts,
     parse_cursor,
     since_offset,
-    starts,
     tail_offset,
 )
 
@@ -67,25 +67,25 @@ def test_times_stand_before_lines_and_only_there(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"one\ntwo\r still two\nlast")
     (tmp_path / "log.idx").write_text("1000000000 4\n1000000001 23\n")
-    whole = Stamper(str(path), Window(0, 0, False)).stamped(path.read_bytes())
+    whole = Stamper(str(path), LogWindow(0, 0, False)).stamped(path.read_bytes())
     assert whole == (
         b"2001-09-09T01:46:40.000000000Z one\n"
         b"2001-09-09T01:46:41.000000000Z two\r still two\n"
         b"2001-09-09T01:46:41.000000000Z last"
     )
-    stamper = Stamper(str(path), Window(0, 0, False))
+    stamper = Stamper(str(path), LogWindow(0, 0, False))
     pieces = [stamper.stamped(path.read_bytes()[at : at + 1]) for at in range(23)]
     assert b"".join(pieces) == whole
-    later = Stamper(str(path), Window(0, 6, True))
+    later = Stamper(str(path), LogWindow(0, 6, True))
     assert later.stamped(path.read_bytes()[6:]) == whole[whole.index(b"o\r") :]
 
 
 def test_starts(tmp_path: Path) -> None:
-    assert starts(str(tmp_path), "main") == []
+    assert list_starts(str(tmp_path), "main") == []
     (tmp_path / "logs").mkdir()
     for name in ("main.0.log", "main.10.log", "main.2.log", "main.2.log.idx", "other.7.log"):
         (tmp_path / "logs" / name).touch()
-    assert starts(str(tmp_path), "main") == [0, 2, 10]
+    assert list_starts(str(tmp_path), "main") == [0, 2, 10]
 
 
 @pytest.mark.parametrize("text", ["", "1", "1.2", "a.b.c", "-1.0.0", "1.2.3.4", "1.².0", "1..0"])
@@ -94,5 +94,5 @@ def test_cursors_of_others(text: str) -> None:
 
 
 def test_a_cursor_is_read_back() -> None:
-    window = Window(3, 2**40, True)
+    window = LogWindow(3, 2**40, True)
     assert parse_cursor(str(window)) == window

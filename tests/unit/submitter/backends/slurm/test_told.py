@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from submitter.backends.base import Sighting
-from submitter.jobs.context import Site
+from submitter.jobs.context import PoolContext
 from submitter.jobs.poll import Polling
 from submitter.jobs.scanner import load
-from submitter.jobs.table import Entry, Table
+from submitter.jobs.table import Table, TrackedJob
 from templates.job.records import Record, parse_lines
 from templates.job.status import ENDED, QUEUED, STARTED
 from templates.protocol.messages import Delete
@@ -23,12 +23,12 @@ RUN = 1795015701725
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Site:
+def site(tmp_path: Path) -> PoolContext:
     return site_of(tmp_path / "pool")._replace(table=Table(starts_again=True))
 
 
 @pytest.fixture
-def entry(site: Site) -> Entry:
+def entry(site: PoolContext) -> TrackedJob:
     """A job that was told to end, and has."""
     job = job_of()
     placed(site.journal, job)
@@ -37,7 +37,7 @@ def entry(site: Site) -> Entry:
     assert found is not None
     made = site.table.add(found)
     assert made is not None
-    made.hear(records(job.name, RUN))
+    made.add_records(records(job.name, RUN))
     return made
 
 
@@ -57,12 +57,12 @@ def records(job: str, run: int) -> list[Record]:
     return parse_lines(text.encode())
 
 
-def ask(site: Site, entry: Entry, sighting: Sighting) -> None:
+def ask(site: PoolContext, entry: TrackedJob, sighting: Sighting) -> None:
     moody(site).sightings = {entry.name: sighting}
     asyncio.run(Polling(site).step())
 
 
-def test_the_batch_system_says_why_it_was_told(site: Site, entry: Entry) -> None:
+def test_the_batch_system_says_why_it_was_told(site: PoolContext, entry: TrackedJob) -> None:
     ask(site, entry, Sighting(STARTED))
     assert (entry.has_ended, entry.status().phase) == (False, STARTED)
     moody(site).settle_s = 3600.0  # all that it had to say is there
@@ -76,26 +76,28 @@ def test_the_batch_system_says_why_it_was_told(site: Site, entry: Entry) -> None
     assert end.message == f"TimeLimit: {words}: {WORDS}"
 
 
-def test_it_waits_again(site: Site, entry: Entry) -> None:
+def test_it_waits_again(site: PoolContext, entry: TrackedJob) -> None:
     before = entry.status().version
     ask(site, entry, Sighting(QUEUED, "BeginTime", "later", requeued=True))
     status = entry.status()
     assert (status.phase, status.reason, entry.has_ended) == (QUEUED, "BeginTime", False)
     assert status.version > before
-    entry.hear(records(entry.name, RUN + 5000)[:2])
+    entry.add_records(records(entry.name, RUN + 5000)[:2])
     assert entry.status().phase == STARTED
     assert entry.status().version > status.version
 
 
-def test_a_deleted_pod_does_not_wait_for_words(site: Site, entry: Entry) -> None:
+def test_a_deleted_pod_does_not_wait_for_words(site: PoolContext, entry: TrackedJob) -> None:
     site.journal.bury([Delete(entry.name, 0)])
-    stone = site.journal.tombstone(entry.name)
-    assert stone is not None
-    site.table.bury(entry, stone)
+    tombstone = site.journal.tombstone(entry.name)
+    assert tombstone is not None
+    site.table.mark_deleted(entry, tombstone)
     assert entry.has_ended
     assert entry.status().message == WORDS
 
 
-def test_where_nothing_is_started_again_its_word_is_the_last(site: Site, entry: Entry) -> None:
-    entry.look(entry.outlook._replace(starts_again=False))
+def test_where_nothing_is_started_again_its_word_is_the_last(
+    site: PoolContext, entry: TrackedJob
+) -> None:
+    entry.update(entry.outlook._replace(starts_again=False))
     assert (entry.has_ended, entry.status().phase) == (True, ENDED)
