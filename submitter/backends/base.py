@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from templates.job.model import Job
 from templates.job.status import QUEUED
@@ -84,7 +84,7 @@ class Backend(ABC):
     runs_here: bool = False
     """True if jobs run on this very machine, and need what is installed here."""
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         """Take the settings of a pool, and a way to ask on the submitter's connection to NATS."""
         self.pool = pool
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from submitter.backends.base import Backend, Sighting
 from submitter.backends.commands import Programs, chunks
 from submitter.common.errors import BackendUnavailable
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from submitter.store.journal import read
 
@@ -28,7 +28,7 @@ class CommandBackend(Backend):
     title: str
     """The batch system's name, for people."""
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._last: dict[str, Sighting] = {}
         self._offer: dict[str, str] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from submitter.backends.base import Backend
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
 
@@ -34,7 +34,7 @@ def class_of(pool: Pool) -> type[Backend]:
     return found
 
 
-def make(pool: Pool, ask: AskNats = nobody) -> Backend:
+def make(pool: Pool, ask: AskNats = not_connected) -> Backend:
     """Return the batch system that a pool names."""
     return class_of(pool)(pool, ask)
 

@@ -14,7 +14,7 @@ from typing import Callable
 
 from submitter.cli import check_files, check_nats, check_programs, config_file
 from submitter.cli.report import Report
-from submitter.common.nats_request import asking
+from submitter.common.nats_request import ask_through
 from submitter.config.settings import Settings
 from templates.common.errors import ConfigError
 
@@ -41,7 +41,7 @@ async def _all(path: Path, settings: Settings, report: Report) -> None:
     async with check_nats.connection(settings) as link:
         for pool in settings.pools:
             await loop.run_in_executor(None, check_files.check_directory, pool, report)
-            await loop.run_in_executor(None, check_programs.check, pool, report, asking(link))
+            await loop.run_in_executor(None, check_programs.check, pool, report, ask_through(link))
 
 
 def _user() -> str:

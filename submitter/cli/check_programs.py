@@ -9,7 +9,7 @@ from submitter.backends.base import Backend
 from submitter.cli.report import Report
 from submitter.common import command
 from submitter.common.errors import CommandFailed, SubmitterError
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError, one_line
 from templates.site.build_config import KUBERNETES
@@ -18,7 +18,7 @@ TIMEOUT_S = 20.0
 OLDEST_BASH = (4, 2)
 
 
-def check(pool: Pool, report: Report, ask: AskNats = nobody) -> None:
+def check(pool: Pool, report: Report, ask: AskNats = not_connected) -> None:
     """The programs of one pool, as far as they can be tried from this machine."""
     _check_bash(pool, report)
     _check_runtime(pool, report)

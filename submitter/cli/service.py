@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from submitter.backends import registry
 from submitter.cli.systemd import Notifier, keep_notified
-from submitter.common.nats_request import asking
+from submitter.common.nats_request import ask_through
 from submitter.config.settings import PROGRAM, Settings
 from submitter.jobs.context import PoolContext
 from submitter.jobs.table import Table
@@ -38,7 +38,7 @@ async def serve(settings: Settings) -> int:
     root = settings.nats.root
     link = Link(link_settings(settings.nats, PROGRAM), root, publish_all)
     for pool in settings.pools:
-        backend = registry.make(pool, asking(link))
+        backend = registry.make(pool, ask_through(link))
         context = PoolContext(pool, Journal(pool.directory), backend, Table(backend.starts_again))
         agents.append(Agent(context, link, root, shutdown.set))
     notifier = Notifier.from_environment()

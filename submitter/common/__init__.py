@@ -1,4 +1,4 @@
-"""Errors, processes, file locks and synced files: what the rooms above use to touch this machine.
+"""Errors, processes, file locks, syncs, requests from threads, and periodic tasks.
 
 The only room that starts processes. Knows nothing of jobs.
 """

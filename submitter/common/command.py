@@ -1,7 +1,7 @@
 """Starting programs: the only module of this package that does.
 
-No shell, no input but what is given, an end to every wait. What a program is told on its command
-line can be seen by every user of the machine, so nothing secret ever stands there.
+No shell, no input but what is given, a timeout for every wait. Every user of the machine can see
+command lines, so they never contain a secret.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Optional, Protocol
 from submitter.common.errors import CommandFailed
 from templates.common.errors import one_line
 
-HEAD, TAIL = 40, 230  # characters of what a failed program complained of
+HEAD, TAIL = 40, 230  # characters kept of what a failed program wrote to standard error
 LARGEST_OUTPUT = 256 * 1024 * 1024
 
 
@@ -24,12 +24,12 @@ def run(
     stdin: str = "",
     environment: Optional[Mapping[str, str]] = None,
 ) -> str:
-    """What the program wrote to standard output; ``CommandFailed`` unless it ended well.
+    """Run a program and return its standard output; raise ``CommandFailed`` if it fails.
 
-    ``environment``: all of its variables; ours when not given.
+    ``environment``: all of its variables; ours if None.
     """
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             list(argv),
             input=stdin.encode(),
             capture_output=True,
@@ -38,40 +38,40 @@ def run(
             start_new_session=True,
             env=environment,
         )
-    except subprocess.TimeoutExpired as late:
-        output = (late.stdout or b"").decode(errors="replace")
+    except subprocess.TimeoutExpired as timeout_error:
+        output = (timeout_error.stdout or b"").decode(errors="replace")
         raise CommandFailed(argv[0], f"took longer than {timeout:g} s", output=output) from None
     except OSError as error:
         raise CommandFailed(argv[0], f"cannot be started: {error.strerror}") from None
-    output = done.stdout[:LARGEST_OUTPUT].decode(errors="replace")
-    if done.returncode != 0:
-        said = _shortened(one_line(done.stderr.decode(errors="replace"), 100_000))
-        how = f"exit code {done.returncode}"
-        if done.returncode < 0:
-            how = f"signal {-done.returncode}"
-        words = f"{how}: {said}" if said else how
-        raise CommandFailed(argv[0], words, done.returncode, output)
+    output = completed.stdout[:LARGEST_OUTPUT].decode(errors="replace")
+    if completed.returncode != 0:
+        stderr = _shorten(one_line(completed.stderr.decode(errors="replace"), 100_000))
+        how = f"exit code {completed.returncode}"
+        if completed.returncode < 0:
+            how = f"signal {-completed.returncode}"
+        message = f"{how}: {stderr}" if stderr else how
+        raise CommandFailed(argv[0], message, completed.returncode, output)
     return output
 
 
-def _shortened(said: str) -> str:
-    """How it begins and how it ends: what stands between may be all jobs of a pool."""
-    return said if len(said) <= HEAD + TAIL else f"{said[:HEAD]} ... {said[-TAIL:]}"
+def _shorten(text: str) -> str:
+    """Return the beginning and the end: the names of all jobs may stand in between."""
+    return text if len(text) <= HEAD + TAIL else f"{text[:HEAD]} ... {text[-TAIL:]}"
 
 
 class Child(Protocol):
-    """A program that was started; whoever started it has to ask, or its number stays taken."""
+    """A program that was started; it has to be polled, or it stays a zombie."""
 
     pid: int
 
     def poll(self) -> Optional[int]:
-        """Its exit code, once it has ended."""
+        """Return the exit code, once it has ended."""
 
 
-def start(argv: Sequence[str], output: str, keep: int) -> Child:
+def start(argv: Sequence[str], output: str, inherited: int) -> Child:
     """Start a program that outlives this one, in a session of its own.
 
-    What it writes goes to a new file, for the owner alone; it inherits the descriptor ``keep``.
+    Its output goes to a new file, for the owner alone; it inherits the descriptor ``inherited``.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
     log = os.open(output, flags, 0o600)
@@ -83,7 +83,7 @@ def start(argv: Sequence[str], output: str, keep: int) -> Child:
             stderr=log,
             cwd="/",
             start_new_session=True,
-            pass_fds=(keep,),
+            pass_fds=(inherited,),
         )
     except OSError as error:
         raise CommandFailed(argv[0], f"cannot be started: {error.strerror}") from None

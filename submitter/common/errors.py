@@ -1,15 +1,15 @@
-"""What can go wrong at a site, as one tree below the project's own.
+"""The errors of a site, as one tree below the project's own.
 
     InterlinkNatsError
     └── SubmitterError
-        ├── Forbidden             the site's policy, or what its batch system can ever give, says no
+        ├── Forbidden             the site's policy or its batch system does not allow such a job
         ├── CommandFailed         a program could not be started, failed, or took too long
         ├── NoRoom                the batch system takes no more jobs at the moment
-        ├── SubmitRefused         the batch system said no to a job, for good
-        ├── SubmitUnclear         nobody knows whether the batch system has taken a job
-        ├── BackendUnavailable    the batch system could not be asked
-        ├── IssuerRefused         who gives tokens said no
-        └── IssuerUnavailable     who gives tokens could not be asked
+        ├── SubmitRefused         the batch system refused a job, for good
+        ├── SubmitUnclear         the batch system may have taken a job
+        ├── BackendUnavailable    the batch system did not answer
+        ├── IssuerRefused         the issuer refused a token
+        └── IssuerUnavailable     the issuer did not answer
 
 Every message is one line, for ``kubectl describe`` and for the log; none holds anything secret.
 """
@@ -20,48 +20,48 @@ from templates.common.errors import InterlinkNatsError, one_line
 
 
 class SubmitterError(InterlinkNatsError):
-    """The root of what a submitter raises on purpose."""
+    """The base class of all errors that a submitter raises."""
 
 
 class Forbidden(SubmitterError):
-    """The site does not run such a job."""
+    """A job that this site does not run."""
 
 
 class CommandFailed(SubmitterError):
-    """A program did not do what it was started for."""
+    """A program that failed, timed out, or could not be started."""
 
-    def __init__(self, program: str, what: str, code: int = -1, output: str = "") -> None:
-        super().__init__(one_line(f"{program}: {what}"))
+    def __init__(self, program: str, message: str, code: int = -1, output: str = "") -> None:
+        super().__init__(one_line(f"{program}: {message}"))
         self.code = code
-        """Its exit code; negative when it has none."""
+        """The exit code; negative if there is none."""
         self.output = output
-        """What it wrote to standard output all the same."""
+        """The standard output up to the failure."""
 
 
 class NoRoom(SubmitterError):
-    """Not now: the job keeps its place in the queue; the words say what it waits for."""
+    """A job that is not taken now: it stays first in our queue; the message says why it waits."""
 
 
 class SubmitRefused(SubmitterError):
-    """The job will never be taken as it is."""
+    """A job that will never be taken as it is."""
 
 
 class SubmitUnclear(SubmitterError):
-    """The job may have been taken: it has to be looked for before it is submitted again."""
+    """A job that may have been taken: it is looked for before it is submitted again."""
 
 
 class BackendUnavailable(SubmitterError):
-    """The batch system did not answer: nothing is known, so nothing changes."""
+    """No answer from the batch system, so no state changes."""
 
 
 class IssuerRefused(SubmitterError):
-    """An OpenID issuer does not give us a token: somebody has to do something about it."""
+    """A refusal of an OpenID issuer: somebody has to do something about it."""
 
 
 class IssuerUnavailable(SubmitterError):
-    """An OpenID issuer did not answer, or not what can be understood: asked again later."""
+    """No valid response from an OpenID issuer: the request is tried again later."""
 
-    def __init__(self, what: str, pause_s: float = 0.0) -> None:
-        super().__init__(one_line(what))
+    def __init__(self, message: str, pause_s: float = 0.0) -> None:
+        super().__init__(one_line(message))
         self.pause_s = pause_s
-        """For how long it asks to be left alone."""
+        """The pause that the issuer asks for."""

@@ -1,4 +1,4 @@
-"""Locks between processes that share a directory: held by an open file, gone with its process."""
+"""Locks between processes that share a directory: held by an open file, released with it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 
 @contextmanager
 def locked(path: str, wait: bool) -> Iterator[bool]:
-    """Hold the lock of a file, made where it is missing; False when it is held elsewhere."""
+    """Hold the lock of a file, created if missing; yield False if it is held elsewhere."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        yield take(descriptor, wait)
+        yield acquire(descriptor, wait)
     finally:
         os.close(descriptor)
 
 
-def take(descriptor: int, wait: bool) -> bool:
-    """Lock an open file; False when it is locked elsewhere and that is not to be waited for."""
+def acquire(descriptor: int, wait: bool) -> bool:
+    """Lock an open file; return False if it is locked elsewhere and ``wait`` is not set."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except OSError as error:

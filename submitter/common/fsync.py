@@ -1,4 +1,4 @@
-"""Waiting until what was written would survive a power cut."""
+"""Syncs: what was written survives a power cut."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 
 
 def sync_below(directory: str) -> None:
-    """All that was written to the directory's file system is on disk; raises ``OSError``."""
+    """Sync the file system of a directory; raise ``OSError``."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         if _syncfs is None:
@@ -19,7 +19,7 @@ def sync_below(directory: str) -> None:
 
 
 def sync_folder(path: str) -> None:
-    """The names in a folder are on disk; raises ``OSError``."""
+    """Sync the names in a folder; raise ``OSError``."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

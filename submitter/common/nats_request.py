@@ -1,4 +1,4 @@
-"""Questions to NATS from the threads that ask batch systems, on the service's own connection."""
+"""Requests to NATS from the threads of backends, on the service's own connection."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Callable
 from templates.nats.connection import Link
 from templates.nats.requests import NotConnected, Unanswered
 
-ANSWER_S = 5.0
+TIMEOUT_S = 5.0
 
 AskNats = Callable[[str, bytes, Mapping[str, str]], bytes]
-"""Subject, payload and headers -> the answer; blocks, and raises ``LinkError``."""
+"""Subject, payload and headers -> the reply; blocks, and raises ``LinkError``."""
 
 
-def asking(link: Link) -> AskNats:
-    """A way to ask; to be called in the loop that the connection belongs to."""
+def ask_through(link: Link) -> AskNats:
+    """Return a function that sends requests; call this one in the loop of the connection."""
     loop = asyncio.get_running_loop()
 
-    def ask(where: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
-        question = link.request_raw(where, payload, ANSWER_S, headers)
-        answer = asyncio.run_coroutine_threadsafe(question, loop)
+    def ask(subject: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
+        request = link.request_raw(subject, payload, TIMEOUT_S, headers)
+        reply = asyncio.run_coroutine_threadsafe(request, loop)
         try:
-            return answer.result(2 * ANSWER_S)
+            return reply.result(2 * TIMEOUT_S)
         except (futures.CancelledError, futures.TimeoutError):
             raise Unanswered("the submitter is stopping") from None
 
     return ask
 
 
-def nobody(where: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
-    """Stands for a connection where there is none."""
+def not_connected(subject: str, payload: bytes, headers: Mapping[str, str]) -> bytes:
+    """Raise ``NotConnected``, in place of requests where there is no connection."""
     raise NotConnected("no connection to NATS was made")

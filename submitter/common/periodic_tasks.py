@@ -17,7 +17,7 @@ Step = Callable[[], Awaitable[None]]
 
 
 class PeriodicTasks:
-    """One task for each step, from its ``start`` to ``stop``; errors of a step end none of them."""
+    """One task for each step, from its ``start`` to ``stop``; an error ends none of them."""
 
     def __init__(self, pool: str) -> None:
         self._pool = pool
@@ -59,10 +59,10 @@ class PeriodicTasks:
             try:
                 await step()
             except LinkError:
-                pass  # the link says so itself, and comes back
+                pass  # the connection logs it, and reconnects
             except (OSError, SubmitterError) as error:
                 failed.set(str(error))
-            except Exception as error:  # whatever it was, the next round may do better
+            except Exception as error:  # of any kind: the next round may succeed
                 if failed.changes_to(repr(error)):
                     logger.exception("pool=%s: %s failed", self._pool, name)
             else:

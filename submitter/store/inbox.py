@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
-from submitter.common.filelock import take
+from submitter.common.filelock import acquire
 from submitter.common.fsync import sync_folder
 from templates.common.errors import WireError
 from templates.job.model import Job
@@ -140,7 +140,7 @@ class InboxFile:
         return True
 
     def _hold(self, descriptor: int) -> bool:
-        if take(descriptor, wait=False) and _is_there(descriptor):
+        if acquire(descriptor, wait=False) and _is_there(descriptor):
             self.descriptor = descriptor
             return True
         os.close(descriptor)

@@ -1,6 +1,6 @@
 """A few bytes that several submitters share, changed by one at a time.
 
-Who changes them says which ones it has seen: if others are there by now, nothing is changed.
+A change names the version that it replaces: if there is another one by now, nothing is changed.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from templates.job.directory import write_file
 
 
 class SharedRecord(Protocol):
-    """Both methods raise ``OSError`` when the record cannot be reached."""
+    """A record; both methods raise ``OSError`` if it cannot be reached."""
 
     def read(self) -> tuple[bytes, str]:
-        """What it holds, empty at first, and the name of this version of it."""
+        """Return the content, empty at first, and the name of its version."""
 
     def swap(self, version: str, content: bytes) -> Optional[str]:
-        """Replace that version of it; the new version's name, or None if it was not the last."""
+        """Replace this version; return the name of the new one, None if it was not the last."""
 
 
 class FileRecord:
-    """In a file that nobody else can read, on a file system that the submitters share."""
+    """A record in a file that only our user can read, on a file system that submitters share."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -51,7 +51,7 @@ def _version(content: bytes) -> str:
 
 
 def replace_file(path: str, content: bytes) -> None:
-    """Write a file for its owner alone; readers see the old one or the new one, each whole."""
+    """Write a file for its owner alone, atomically."""
     temporary = f"{path}.{uuid.uuid4().hex}"
     try:
         write_file(temporary, content)

@@ -1,4 +1,4 @@
-"""What a site says about the tokens by which a batch system knows its submitter."""
+"""The options for tokens by which a batch system knows its submitter."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class TokenOptions:
 
 
 def mistakes(options: TokenOptions) -> Iterator[tuple[str, str]]:
-    """What no single value can be checked for."""
+    """Yield keys and errors that concern more than one value."""
     if not options.issuer:
         return
     if not options.issuer.startswith("https://"):

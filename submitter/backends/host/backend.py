@@ -45,8 +45,8 @@ from submitter.common.errors import (
     NoRoom,
     SubmitUnclear,
 )
-from submitter.common.filelock import locked, take
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.filelock import acquire, locked
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from submitter.store.journal import read
 from templates.job.model import Job
@@ -84,7 +84,7 @@ class Host(Backend):
     urgent_s = 1.0
     runs_here = True
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._boot = boot_id()
         self._cgroups = cgroup_base()
@@ -143,7 +143,7 @@ class Host(Backend):
         except FileExistsError:
             raise SubmitUnclear("it is being started already") from None
         try:
-            take(descriptor, wait=True)
+            acquire(descriptor, wait=True)
             os.write(descriptor, json.dumps(taken._asdict()).encode())
         except OSError:
             _unlink(entry)
@@ -255,7 +255,7 @@ class Host(Backend):
         except FileNotFoundError:
             return True
         try:
-            return take(descriptor, wait=False)
+            return acquire(descriptor, wait=False)
         finally:
             os.close(descriptor)
 

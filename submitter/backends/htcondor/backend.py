@@ -39,7 +39,7 @@ from submitter.common.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal
 from templates.common.errors import ConfigError
@@ -57,7 +57,7 @@ class HTCondor(CommandBackend):
 
     title = "HTCondor"
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
         self._commands = Commands(self._options, pool.directory, ask)

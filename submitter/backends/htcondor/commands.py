@@ -6,16 +6,16 @@ from collections.abc import Sequence
 
 from submitter.backends.commands import Programs
 from submitter.backends.htcondor.options import Options
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import environment_with
-from submitter.tokens.token import tokens_of
+from submitter.tokens.token import make_tokens
 
 
 class Commands(Programs):
     """The programs of one pool's HTCondor."""
 
-    def __init__(self, options: Options, folder: str, ask: AskNats = nobody) -> None:
-        self._tokens = tokens_of(options.tokens, folder, ask)
+    def __init__(self, options: Options, folder: str, ask: AskNats = not_connected) -> None:
+        self._tokens = make_tokens(options.tokens, folder, ask)
         self._issuer = options.tokens.issuer
         known_by = {}
         if self._tokens is not None:
@@ -34,7 +34,7 @@ class Commands(Programs):
         if self._tokens is None:
             return ""
         self._tokens.ensure()
-        return f"{self._issuer} has given one, valid for {self._tokens.left_s:.0f} s"
+        return f"{self._issuer} has given one, valid for {self._tokens.remaining_s:.0f} s"
 
     def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
         if self._tokens is not None:

@@ -32,7 +32,7 @@ from submitter.common.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from submitter.store.journal import read
 from templates.common.constants import SITE_DIRECTORY_LABEL, SITE_POOL_LABEL
@@ -56,7 +56,7 @@ class Kubernetes(Backend):
     lost_after_s = 10.0
     brings_logs = True
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = kubernetes_options.load(pool)
         where = f"pool {pool.name}: options"

@@ -17,7 +17,7 @@ from submitter.backends.host.backend import Host
 from submitter.backends.processes import Suspect
 from submitter.common import command
 from submitter.common.errors import BackendUnavailable, CommandFailed
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
 
@@ -39,7 +39,7 @@ class Left(NamedTuple):
 class Podman(Host):
     """The machine that the submitter runs on, with podman."""
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         runtime = pool.build.runtime
         if runtime.name != "podman":

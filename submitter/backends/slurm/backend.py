@@ -31,7 +31,7 @@ from submitter.common.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
-from submitter.common.nats_request import AskNats, nobody
+from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from templates.job.model import Job
 from templates.job.status import ENDED, QUEUED
@@ -46,7 +46,7 @@ class Slurm(CommandBackend):
 
     title = "Slurm"
 
-    def __init__(self, pool: Pool, ask: AskNats = nobody) -> None:
+    def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
         self._commands = Commands(self._options)

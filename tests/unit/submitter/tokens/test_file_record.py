@@ -13,7 +13,7 @@ import nats as nats_py
 import pytest
 from nats.js.api import KeyValueConfig
 
-from submitter.common.nats_request import AskNats, asking, nobody
+from submitter.common.nats_request import AskNats, ask_through, not_connected
 from submitter.tokens.file_record import FileRecord, SharedRecord
 from submitter.tokens.nats_record import BucketRecord
 from templates.common.errors import WireError
@@ -52,7 +52,7 @@ class Nats:
             link = self.site.link(site)
             await link.start()
             assert await link.connected(20)
-            return link, asking(link)
+            return link, ask_through(link)
 
         link, ask = asyncio.run_coroutine_threadsafe(begin(), self._loop).result(30)
         self._links.append(link)
@@ -143,7 +143,7 @@ def test_of_many_at_once_one_is_first(make: Make) -> None:
 
 
 def test_another_site_reaches_nothing_of_it(nats: Nats, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submitter.common.nats_request.ANSWER_S", 0.5)
+    monkeypatch.setattr("submitter.common.nats_request.TIMEOUT_S", 0.5)
     BucketRecord(nats.ask("alpha"), BUCKET, "k").swap("0", b"hush")
     stranger = BucketRecord(nats.ask("beta"), BUCKET, "k")
     with pytest.raises(OSError, match="no answer within") as caught:
@@ -158,7 +158,7 @@ def test_a_site_cannot_make_buckets_or_change_its_own(
     nats: Nats, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who could make a stream could have it keep the messages of all others."""
-    monkeypatch.setattr("submitter.common.nats_request.ANSWER_S", 0.5)
+    monkeypatch.setattr("submitter.common.nats_request.TIMEOUT_S", 0.5)
     ask = nats.ask("alpha")
     for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "INFO", "MSG.DELETE"):
         where = f"$JS.API.STREAM.{verb}.KV_{BUCKET}"
@@ -215,7 +215,7 @@ def test_a_bucket_that_is_not_there(tmp_path: Path, keeps: bool) -> None:
         link = Link(LinkSettings((server.url,)), "interlink")
         await link.start()
         assert await link.connected(20)
-        record = BucketRecord(asking(link), BUCKET, "k")
+        record = BucketRecord(ask_through(link), BUCKET, "k")
         none = "there is no such bucket, or the server keeps none"
         with pytest.raises(OSError, match="stream not found" if keeps else none):
             await asyncio.to_thread(record.read)
@@ -234,7 +234,7 @@ def test_a_bucket_that_is_not_there(tmp_path: Path, keeps: bool) -> None:
 
 def test_without_a_connection(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no connection to NATS was made"):
-        BucketRecord(nobody, BUCKET, "k").read()
+        BucketRecord(not_connected, BUCKET, "k").read()
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import requests
 import responses
 
 from submitter.common.errors import IssuerRefused, IssuerUnavailable
-from submitter.tokens.oidc import UNSAID_S, Client, Grant, Issuer
+from submitter.tokens.oidc import DEFAULT_LIFETIME_S, Client, Grant, Issuer
 
 HOME = "https://iam.example.org"
 ENDPOINT = "https://tokens.example.org/ask"
@@ -171,7 +171,7 @@ def test_a_token_of_no_use(web: responses.RequestsMock, changes: dict[str, Any])
 def test_a_lifetime_that_is_not_said(web: responses.RequestsMock, said: object) -> None:
     describes(web)
     web.post(ENDPOINT, json={**TOKEN, "expires_in": said})
-    assert ask().lifetime_s == UNSAID_S
+    assert ask().lifetime_s == DEFAULT_LIFETIME_S
 
 
 def test_nobody_answers(web: responses.RequestsMock) -> None:

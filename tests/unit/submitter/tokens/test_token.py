@@ -14,7 +14,7 @@ import pytest
 from submitter.common.errors import BackendUnavailable
 from submitter.tokens.file_record import FileRecord
 from submitter.tokens.options import TokenOptions
-from submitter.tokens.token import LEASE_S, LONGEST_PAUSE_S, Tokens, tokens_of
+from submitter.tokens.token import LEASE_S, LONGEST_PAUSE_S, Tokens, make_tokens
 from tests.support import oidc
 
 LIFE_S = 20.0
@@ -178,14 +178,14 @@ def test_who_dies_while_asking_is_waited_for(
 
 
 def test_the_record_of_a_pool(options: TokenOptions, issuer: oidc.Issuer, tmp_path: Path) -> None:
-    assert tokens_of(TokenOptions(), str(tmp_path)) is None
+    assert make_tokens(TokenOptions(), str(tmp_path)) is None
     share = tmp_path / "share"
     folders = [tmp_path / "a", tmp_path / "b"]
     for folder in (share, *folders):
         folder.mkdir()
     shared = replace(options, share=str(share))
     for folder in folders:
-        tokens = tokens_of(shared, str(folder))
+        tokens = make_tokens(shared, str(folder))
         assert tokens is not None
         tokens.ensure()
     assert len(issuer.asked) == 1
@@ -204,14 +204,14 @@ def test_a_valid_token_outlives_trouble(
     issuer.fails_with = (503, "temporarily_unavailable")
     clock.now += 0.8 * LIFE_S
     tokens.ensure()
-    assert "has no time" in tokens.trouble
+    assert "has no time" in tokens.error
     clock.now += 0.2 * LIFE_S
     with pytest.raises(BackendUnavailable, match=r"no valid token: the issuer .* has no time"):
         tokens.ensure()
     issuer.fails_with = None
     clock.now += LONGEST_PAUSE_S
     tokens.ensure()
-    assert tokens.trouble == ""
+    assert tokens.error == ""
     said = [record.message for record in caplog.records]
     assert len(said) == 2
     assert "is not renewed" in said[0]
@@ -298,7 +298,7 @@ def test_what_could_not_be_told_is_told_later(
 
     monkeypatch.setattr(FileRecord, "swap", full)
     tokens.ensure()
-    assert "No space left on device" in tokens.trouble
+    assert "No space left on device" in tokens.error
     monkeypatch.setattr(FileRecord, "swap", swap)
     clock.now += 2.0
     tokens.ensure()
