@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     if arguments.command == "sample":
         sys.stdout.write(config_file.sample())
@@ -38,7 +38,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if arguments.command == "check":
         from submitter.cli import check
 
-        # What the connection logs, the report says better.
+        # The report says the same as the log of the connection, and better.
         logging.disable(logging.CRITICAL)
         return asyncio.run(check.run(arguments.config, sys.stdout.write))
     if arguments.command == "import-slurm-config":
@@ -59,38 +59,40 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     default = Path(config_file.DEFAULT_PATH)
-    words = f"the configuration file (default: {default})"
-    parser.add_argument("--config", metavar="FILE", type=Path, default=default, help=words)
+    help_text = f"the configuration file (default: {default})"
+    parser.add_argument("--config", metavar="FILE", type=Path, default=default, help=help_text)
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="instead of running")
     check = commands.add_parser("check", help="try everything that the service will need")
-    check.add_argument("--config", metavar="FILE", type=Path, default=argparse.SUPPRESS, help=words)
+    check.add_argument(
+        "--config", metavar="FILE", type=Path, default=argparse.SUPPRESS, help=help_text
+    )
     commands.add_parser("sample", help="print a configuration file with every key explained")
-    words = "make a configuration file from that of interLink's Slurm plugin"
-    old = commands.add_parser("import-slurm-config", help=words)
-    what = "its SlurmConfig.yaml (default: where the plugin would look for it)"
-    old.add_argument("file", metavar="FILE", type=Path, nargs="?", help=what)
-    words = "where to write it (default: standard output)"
-    old.add_argument("--output", metavar="FILE", type=Path, help=words)
+    help_text = "make a configuration file from that of interLink's Slurm plugin"
+    old = commands.add_parser("import-slurm-config", help=help_text)
+    help_text = "its SlurmConfig.yaml (default: where the plugin would look for it)"
+    old.add_argument("file", metavar="FILE", type=Path, nargs="?", help=help_text)
+    help_text = "where to write it (default: standard output)"
+    old.add_argument("--output", metavar="FILE", type=Path, help=help_text)
     return parser
 
 
 def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
-    """Write our configuration made from an older one; says on standard error what became of it."""
+    """Convert interLink's configuration; report on standard error what became of each key."""
     from submitter.cli import slurm_import
 
     found = read_variables(slurm_import.VARIABLES)
-    path = path or slurm_import.place(found)
+    path = path or slurm_import.find_config(found)
     try:
-        made = slurm_import.convert(slurm_import.read(path), str(path), found)
+        imported = slurm_import.convert(slurm_import.read(path), str(path), found)
     except ConfigError as error:
         sys.stderr.write(f"interlink-submitter: {error}\n")
         return WRONG_CONFIGURATION
-    sys.stderr.write("".join(f"{line}\n" for line in made.report))
+    sys.stderr.write("".join(f"{line}\n" for line in imported.report))
     if output is None:
-        sys.stdout.write(made.text)
+        sys.stdout.write(imported.text)
         return 0
     try:
-        output.write_text(made.text, encoding="utf-8")
+        output.write_text(imported.text, encoding="utf-8")
     except OSError as error:
         sys.stderr.write(f"interlink-submitter: {output}: {error.strerror}\n")
         return WRONG_CONFIGURATION
@@ -98,7 +100,7 @@ def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
 
 
 def run(settings: Settings) -> int:
-    """The service, until it ends or a signal ends it; returns the exit code."""
+    """Run the service until it ends or a signal ends it; return the exit code."""
     from submitter.cli.service import serve
 
     names = ", ".join(pool.name for pool in settings.pools)

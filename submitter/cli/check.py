@@ -1,7 +1,7 @@
 """``interlink-submitter check``: try everything that the service will need, one line for each.
 
-In the order in which one thing needs the other, so that the first line that says WRONG is where to
-begin. Every such line says how to mend it.
+Checks come in the order in which they depend on each other: the first line that says WRONG is where
+to begin. Every such line has a hint.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from templates.common.errors import ConfigError
 
 
 async def run(path: Path, write: Callable[[str], object]) -> int:
-    """Check the site that a file describes; 1 if anything is wrong with it."""
+    """Check the site that a file describes; return 1 if anything is wrong with it, else 0."""
     report = Report(write)
     try:
         settings = config_file.read(path)
@@ -29,22 +29,22 @@ async def run(path: Path, write: Callable[[str], object]) -> int:
         return 1
     pools = ", ".join(pool.name for pool in settings.pools)
     report.ok("configuration", f"{path}: pools {pools}")
-    await _all(path, settings, report)
+    await _check_all(path, settings, report)
     return 1 if report.mistakes else 0
 
 
-async def _all(path: Path, settings: Settings, report: Report) -> None:
-    report.ok("user", f"{_user()} (has to be the one that the service runs as)")
+async def _check_all(path: Path, settings: Settings, report: Report) -> None:
+    report.ok("user", f"{_user_name()} (has to be the one that the service runs as)")
     check_files.check_configuration(path, settings, report)
     await check_nats.check(settings, report)
     loop = asyncio.get_running_loop()
-    async with check_nats.connection(settings) as link:
+    async with check_nats.open_link(settings) as link:
         for pool in settings.pools:
             await loop.run_in_executor(None, check_files.check_directory, pool, report)
             await loop.run_in_executor(None, check_programs.check, pool, report, ask_through(link))
 
 
-def _user() -> str:
+def _user_name() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

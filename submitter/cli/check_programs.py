@@ -1,4 +1,4 @@
-"""Whether the programs that jobs need are there, and the batch system answers."""
+"""Checks of the programs that jobs need, and of the batch system."""
 
 from __future__ import annotations
 
@@ -19,80 +19,82 @@ OLDEST_BASH = (4, 2)
 
 
 def check(pool: Pool, report: Report, ask: AskNats = not_connected) -> None:
-    """The programs of one pool, as far as they can be tried from this machine."""
+    """Check the programs and the backend of one pool, as far as possible from this machine."""
     _check_bash(pool, report)
     _check_runtime(pool, report)
     _check_backend(pool, report, ask)
 
 
 def _check_bash(pool: Pool, report: Report) -> None:
-    what, program = f"pool {pool.name}: bash", pool.build.script.bash
-    said = _ask(pool, report, what, program, "name it in build.script.bash")
-    found = re.search(r"version (\d+)\.(\d+)", said)
-    if not said:
+    subject, program = f"pool {pool.name}: bash", pool.build.script.bash
+    version = _read_version(pool, report, subject, program, "name it in build.script.bash")
+    found = re.search(r"version (\d+)\.(\d+)", version)
+    if not version:
         return
     if found is None or (int(found[1]), int(found[2])) < OLDEST_BASH:
-        words = f"{program} is {said}"
-        report.wrong(what, words, "name bash 4.2 or later in build.script.bash")
+        message = f"{program} is {version}"
+        report.wrong(subject, message, "name bash 4.2 or later in build.script.bash")
     else:
-        report.ok(what, f"{program}: {found[0]}")
+        report.ok(subject, f"{program}: {found[0]}")
 
 
 def _check_runtime(pool: Pool, report: Report) -> None:
     runtime = pool.build.runtime
-    what = f"pool {pool.name}: runtime"
+    subject = f"pool {pool.name}: runtime"
     if runtime.name == "host":
-        report.ok(what, "none: containers run as plain processes, without their images")
+        report.ok(subject, "none: containers run as plain processes, without their images")
         return
     if runtime.name == KUBERNETES:
-        report.ok(what, "none: pods run in the site's own cluster")
+        report.ok(subject, "none: pods run in the site's own cluster")
         return
     program = runtime.executable or runtime.name
-    said = _ask(pool, report, what, program, "install it, or name it in build.runtime.executable")
-    if said:
-        report.ok(what, f"{program}: {said}")
+    version = _read_version(
+        pool, report, subject, program, "install it, or name it in build.runtime.executable"
+    )
+    if version:
+        report.ok(subject, f"{program}: {version}")
 
 
 def _check_backend(pool: Pool, report: Report, ask: AskNats) -> None:
-    what = f"pool {pool.name}: backend {pool.backend}"
+    subject = f"pool {pool.name}: backend {pool.backend}"
     try:
         backend = registry.make(pool, ask)
         if not _check_findings(pool, backend, report):
             return
-        offer = backend.capacity()
+        capacity = backend.capacity()
     except ConfigError as error:
-        words = str(error).removeprefix(f"pool {pool.name}: ")
-        report.wrong(what, words, "correct it: docs/backends.md has the options")
+        message = str(error).removeprefix(f"pool {pool.name}: ")
+        report.wrong(subject, message, "correct it: docs/backends.md has the options")
         return
     except (SubmitterError, OSError) as error:
-        report.wrong(what, str(error), "let the batch system's own commands work for this user")
+        report.wrong(subject, str(error), "let the batch system's own commands work for this user")
         return
-    offers = ", ".join(f"{name} {amount}" for name, amount in sorted(offer.items()))
-    report.ok(what, f"offers {offers or 'nothing'}")
+    offered = ", ".join(f"{name} {amount}" for name, amount in sorted(capacity.items()))
+    report.ok(subject, f"offers {offered or 'nothing'}")
 
 
 def _check_findings(pool: Pool, backend: Backend, report: Report) -> bool:
-    """Report what the backend itself has to say; return whether nothing of it is wrong."""
+    """Report the findings of the backend; return whether none of them is a mistake."""
     mistakes = report.mistakes
     for finding in backend.examine():
-        what = f"pool {pool.name}: {finding.subject}"
+        subject = f"pool {pool.name}: {finding.subject}"
         if finding.hint:
-            report.wrong(what, finding.message, finding.hint)
+            report.wrong(subject, finding.message, finding.hint)
         elif finding.uncertain:
-            report.note(what, finding.message)
+            report.note(subject, finding.message)
         else:
-            report.ok(what, finding.message)
+            report.ok(subject, finding.message)
     return report.mistakes == mistakes
 
 
-def _ask(pool: Pool, report: Report, what: str, program: str, mend: str) -> str:
-    """The first line of what a program says of its version; empty when it cannot be asked."""
+def _read_version(pool: Pool, report: Report, subject: str, program: str, hint: str) -> str:
+    """Return the first line of a program's version; empty, and reported, if it cannot be run."""
     try:
-        said = command.run([program, "--version"], TIMEOUT_S)
+        version = command.run([program, "--version"], TIMEOUT_S)
     except CommandFailed as error:
         if registry.known_class(pool).runs_here:
-            report.wrong(what, str(error), mend)
+            report.wrong(subject, str(error), hint)
         else:
-            report.note(what, f"{error}, here; the nodes need it")
+            report.note(subject, f"{error}, here; the nodes need it")
         return ""
-    return one_line(said.partition("\n")[0]) or "of no version"
+    return one_line(version.partition("\n")[0]) or "of no version"

@@ -1,4 +1,4 @@
-"""submitter.yaml: from its text to ``Settings``, or one line that says what is wrong with it."""
+"""submitter.yaml: its text as ``Settings``, or a one-line error."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ EXAMPLE = Settings(
     ),
     pools=(Pool(name="mypool", directory="/shared/interlink/mypool"),),
 )
-"""What the sample says where there is no default."""
+"""Values of the sample for keys without a default."""
 
 _FORM = Form(Settings(), strict=True)
 
 
 def read(path: Path) -> Settings:
-    """The settings in a file."""
+    """Read the settings in a file."""
     with reading_file(str(path)):
         text = path.read_text(encoding="utf-8")
     return load(text, str(path), path.parent)
 
 
 def load(text: str, name: str, folder: Path = Path()) -> Settings:
-    """The settings in a text; ``name`` is how messages call it, paths count from ``folder``."""
+    """Parse settings; messages call the text ``name``, paths are relative to ``folder``."""
     raw = parse_yaml(text, name)
     if not isinstance(raw, dict):
         raise ConfigError(name, f"must be a mapping of sections, not {kind_of(raw)}")
@@ -52,67 +52,69 @@ def load(text: str, name: str, folder: Path = Path()) -> Settings:
         pools = enumerate(written["pools"])
         written["pools"] = [_with_build(pool, f"{name}: pools[{i}]", folder) for i, pool in pools]
     settings: Settings = _FORM.load(written, name)
-    for where, what in _mistakes(settings):
-        raise ConfigError(f"{name}: {where}", what)
-    return replace(settings, pools=tuple(_completed(pool) for pool in settings.pools))
+    for field, message in _find_mistakes(settings):
+        raise ConfigError(f"{name}: {field}", message)
+    return replace(settings, pools=tuple(_with_defaults(pool) for pool in settings.pools))
 
 
 def keys() -> tuple[Key, ...]:
-    """Every key that the file may have, in the order of the dataclasses."""
+    """Return every key that the file may have, in the order of the dataclasses."""
     return tuple(settings_keys.keys(Settings()))
 
 
 def sample() -> str:
-    """A file that holds every key, explained in comments."""
+    """Return a file with every key, explained in comments."""
     title = "The site's submitter. Every key is here; where it has a default, that is its value."
     return settings_keys.sample(EXAMPLE, title)
 
 
-def _completed(pool: Pool) -> Pool:
-    """The pool, with the defaults that follow from other keys."""
-    built = tuple(path.path for path in pool.build.volumes.host_paths)
-    if pool.policy.host_paths is not None or not built:
+def _with_defaults(pool: Pool) -> Pool:
+    """Return the pool with the defaults that follow from other keys."""
+    host_paths = tuple(path.path for path in pool.build.volumes.host_paths)
+    if pool.policy.host_paths is not None or not host_paths:
         return pool
-    return replace(pool, policy=replace(pool.policy, host_paths=built))
+    return replace(pool, policy=replace(pool.policy, host_paths=host_paths))
 
 
-def _with_build(pool: Any, where: str, folder: Path) -> Any:
-    """The pool, with the file of its BuildConfig read if it names one."""
+def _with_build(pool: Any, field: str, folder: Path) -> Any:
+    """Return the pool with its BuildConfig, read from a file if the pool names one."""
     if not isinstance(pool, dict) or not isinstance(pool.get("build"), str):
         return pool
     path = folder / pool["build"]
-    with reading_file(str(path), f"{where}.build"):
+    with reading_file(str(path), f"{field}.build"):
         text = path.read_text(encoding="utf-8")
     build: BuildConfig = build_config_file.load(text, str(path))
     return {**pool, "build": build}
 
 
-# --- what no single value can be checked for ------------------------------------------------------
+# --- mistakes that concern more than one value ----------------------------------------------------
 
 
-def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+def _find_mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from mistakes_of_nats(settings.nats)
-    yield from _useless_authority(settings.nats)
+    yield from _find_useless_ca_file(settings.nats)
     if not settings.pools:
         yield "pools", "must hold at least one pool"
     seen: dict[tuple[str, str], int] = {}
     for number, pool in enumerate(settings.pools):
         if pool.backend not in BACKENDS:
-            close = difflib.get_close_matches(pool.backend, BACKENDS, n=1)
-            known = f"did you mean {close[0]}?" if close else f"known here: {', '.join(BACKENDS)}"
-            yield f"pools[{number}].backend", f"unknown batch system ({known})"
+            similar = difflib.get_close_matches(pool.backend, BACKENDS, n=1)
+            hint = (
+                f"did you mean {similar[0]}?" if similar else f"known here: {', '.join(BACKENDS)}"
+            )
+            yield f"pools[{number}].backend", f"unknown batch system ({hint})"
         for key in ("name", "directory"):
             first = seen.setdefault((key, getattr(pool, key)), number)
             if first != number:
                 yield f"pools[{number}].{key}", f"is that of pools[{first}], too"
 
 
-def _useless_authority(nats: Nats) -> Iterator[tuple[str, str]]:
-    secure = ("wss:", "tls:")
-    if nats.ca_file and not any(server.startswith(secure) for server in nats.servers):
+def _find_useless_ca_file(nats: Nats) -> Iterator[tuple[str, str]]:
+    secure_schemes = ("wss:", "tls:")
+    if nats.ca_file and not any(server.startswith(secure_schemes) for server in nats.servers):
         yield "nats.ca_file", "is of no use: no server is reached by wss:// or tls://"
 
 
 def secret_files(nats: Nats) -> tuple[tuple[str, str], ...]:
-    """Key and path of every file that nobody else may read."""
+    """Return key and path of every file that contains a secret."""
     return tuple((name, getattr(nats, name)) for name in WAYS_IN if getattr(nats, name))

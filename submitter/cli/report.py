@@ -8,24 +8,24 @@ from templates.common.errors import one_line
 
 
 class Report:
-    """Writes a line for each thing that was tried, and counts the mistakes."""
+    """A report with one line for each check, and the number of mistakes."""
 
     def __init__(self, write: Callable[[str], object]) -> None:
         self._write = write
         self.mistakes = 0
 
-    def ok(self, what: str, words: str) -> None:
-        """It is as it should be."""
-        self._line("ok   ", what, words)
+    def ok(self, subject: str, message: str) -> None:
+        """Report what is as it should be."""
+        self._line("ok   ", subject, message)
 
-    def note(self, what: str, words: str) -> None:
-        """Nobody can tell from here whether it is."""
-        self._line("note ", what, words)
+    def note(self, subject: str, message: str) -> None:
+        """Report what cannot be checked from here."""
+        self._line("note ", subject, message)
 
-    def wrong(self, what: str, words: str, mend: str) -> None:
-        """It is not; ``mend`` says what to do."""
+    def wrong(self, subject: str, message: str, hint: str) -> None:
+        """Report a mistake; the hint says how to correct it."""
         self.mistakes += 1
-        self._line("WRONG", what, f"{words}. To mend it: {mend}")
+        self._line("WRONG", subject, f"{message}. To mend it: {hint}")
 
-    def _line(self, mark: str, what: str, words: str) -> None:
-        self._write(f"{mark} {what}: {one_line(words, 1000)}\n")
+    def _line(self, mark: str, subject: str, message: str) -> None:
+        self._write(f"{mark} {subject}: {one_line(message, 1000)}\n")

@@ -1,7 +1,7 @@
 """``interlink-submitter import-slurm-config``: from interLink's Slurm plugin to a submitter.yaml.
 
-Every key of its SlurmConfig.yaml, and every variable that could replace one, gets a line: what it
-became, or why it has no place here and what to do instead.
+Every key of its SlurmConfig.yaml, and every variable that could replace one, gets a line in the
+report: what it became, or why it is refused and what to do instead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROGRAMS = {
     "SqueuePath": "squeue",
     "SinfoPath": "sinfo",
 }
-# Variables of the old plugin -> the key that each replaces; empty: none.
+# Variables of the old plugin -> the key that each replaces; empty if none.
 VARIABLES: Mapping[str, str] = {
     "SIDECARPORT": "SidecarPort",
     "SBATCHPATH": "SbatchPath",
@@ -74,14 +74,14 @@ REFUSED: Mapping[str, str] = {
 
 
 class Imported(NamedTuple):
-    """What came of a file."""
+    """The result of importing a file."""
 
     text: str  # submitter.yaml
     report: tuple[str, ...]  # a line for each key
 
 
 class _Draft:
-    """The new file as it grows."""
+    """The new file while it is made."""
 
     def __init__(self) -> None:
         self.pool: dict[str, Any] = {"name": "mypool", "backend": "slurm"}
@@ -90,8 +90,8 @@ class _Draft:
         self.logging: dict[str, Any] = {}
         self.lines: list[str] = []
 
-    def say(self, key: str, words: str) -> None:
-        self.lines.append(f"{key}: {words}")
+    def report(self, key: str, message: str) -> None:
+        self.lines.append(f"{key}: {message}")
 
     def document(self) -> dict[str, Any]:
         nats = EXAMPLE.nats
@@ -107,7 +107,7 @@ class _Draft:
 
 
 def convert(text: str, name: str, variables: Mapping[str, str]) -> Imported:
-    """Our configuration from the old one; ``ConfigError`` for a file that cannot be read."""
+    """Convert the old configuration; raise ``ConfigError`` if it cannot be read."""
     raw = parse_yaml(text, name)
     if not isinstance(raw, dict):
         raise ConfigError(name, "must be a mapping of keys")
@@ -115,12 +115,12 @@ def convert(text: str, name: str, variables: Mapping[str, str]) -> Imported:
     draft = _Draft()
     for variable, key in VARIABLES.items():
         if variables.get(variable):
-            told = f"replaces {key}" if key else REFUSED[variable]
-            draft.say(variable, told)
+            message = f"replaces {key}" if key else REFUSED[variable]
+            draft.report(variable, message)
             if key:
-                values[key] = _typed(variables[variable])
+                values[key] = _parse_value(variables[variable])
     for key, value in values.items():
-        _take(draft, key, value, values)
+        _convert_key(draft, key, value, values)
     _finish(draft, values)
     written = yaml.safe_dump(draft.document(), sort_keys=False, allow_unicode=True)
     (pool,) = load(written, "what was made of it").pools
@@ -134,57 +134,57 @@ _TITLE = """\
 """
 
 
-def _typed(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     return {"true": True, "false": False}.get(text.lower(), text)
 
 
-def _take(draft: _Draft, key: str, value: Any, values: Mapping[str, Any]) -> None:
-    """One key of the old file."""
+def _convert_key(draft: _Draft, key: str, value: Any, values: Mapping[str, Any]) -> None:
+    """Convert one key of the old file."""
     if value in (None, "", False, [], {}) and key != "ExportPodData":
-        draft.say(key, "says nothing, and was left out")
+        draft.report(key, "says nothing, and was left out")
     elif key in PROGRAMS:
         draft.options.setdefault("programs", {})[PROGRAMS[key]] = str(value)
-        draft.say(key, f"is pools[0].options.programs.{PROGRAMS[key]}")
+        draft.report(key, f"is pools[0].options.programs.{PROGRAMS[key]}")
     elif key in legacy_config.UNDERSTOOD and "." not in key:
-        _take_build(draft, key, value, values)
-    elif key in _OWN:
-        draft.say(key, _OWN[key](draft, value, values))
+        _convert_build_key(draft, key, value, values)
+    elif key in _CONVERTERS:
+        draft.report(key, _CONVERTERS[key](draft, value, values))
     elif key in REFUSED:
-        draft.say(key, REFUSED[key])
+        draft.report(key, REFUSED[key])
     else:
-        draft.say(key, "refused: is no key of the Slurm plugin that is known here")
+        draft.report(key, "refused: is no key of the Slurm plugin that is known here")
 
 
-def _take_build(draft: _Draft, key: str, value: Any, values: Mapping[str, Any]) -> None:
+def _convert_build_key(draft: _Draft, key: str, value: Any, values: Mapping[str, Any]) -> None:
     if key == "ContainerRuntime" and value == "singularity" and values.get("SingularityPath"):
-        draft.say(key, "is said by SingularityPath")
+        draft.report(key, "is said by SingularityPath")
         return
     try:
         build_config_file.load(yaml.safe_dump({key: value}), key)
         found, _ = legacy_config.translate({key: value}, key)
     except ConfigError as error:
-        draft.say(key, f"refused: {error.what}")
+        draft.report(key, f"refused: {error.what}")
         return
     names = []
     for section, below in found.items():
         for part, new in below.items():
             if part == "name" and key not in ("SingularityPath", "ContainerRuntime"):
-                continue  # what the file as a whole implies
+                continue  # a default of the old format, not a choice of this file
             draft.build.setdefault(section, {})[part] = new
             names.append(f"build.{section}.{part}")
-    draft.say(key, f"is pools[0].{', '.join(names)}")
+    draft.report(key, f"is pools[0].{', '.join(names)}")
 
 
 def _finish(draft: _Draft, values: Mapping[str, Any]) -> None:
     draft.build.setdefault("runtime", {}).setdefault("name", "singularity")
     if "options" not in draft.build["runtime"] and "SingularityDefaultOptions" not in values:
-        draft.say(
+        draft.report(
             "SingularityDefaultOptions", "was not given: --nv now follows from the pod's GPUs"
         )
     if "directory" not in draft.pool:
         draft.pool["directory"] = EXAMPLE.pools[0].directory
         if "DataRootFolder" not in values:
-            draft.say("DataRootFolder", "was not given: fill in pools[0].directory")
+            draft.report("DataRootFolder", "was not given: fill in pools[0].directory")
 
 
 # --- keys with a meaning of their own ------------------------------------------------------------
@@ -207,11 +207,11 @@ def _probes(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
 
 
 def _log_level(level: str) -> Any:
-    def take(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
+    def convert_level(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
         draft.logging["level"] = level
         return f"is logging.level: {level}"
 
-    return take
+    return convert_level
 
 
 def _taints(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str:
@@ -241,7 +241,7 @@ def _default_flavor(draft: _Draft, value: Any, values: Mapping[str, Any]) -> str
     return "is the first of pools[0].options.flavors that is not for GPUs: it takes what is left"
 
 
-_OWN = {
+_CONVERTERS = {
     "DataRootFolder": _directory,
     "ExportPodData": _exported,
     "EnableProbes": _probes,
@@ -253,12 +253,12 @@ _OWN = {
 }
 
 
-def place(variables: Mapping[str, str]) -> Path:
-    """Where the old plugin would look for its file."""
+def find_config(variables: Mapping[str, str]) -> Path:
+    """Return where the old plugin would look for its file."""
     return Path(variables.get("SLURMCONFIGPATH") or DEFAULT_PATH)
 
 
 def read(path: Path) -> str:
-    """The text of the old file."""
+    """Return the text of the old file."""
     with reading_file(str(path)):
         return path.read_text(encoding="utf-8")

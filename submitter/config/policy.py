@@ -23,9 +23,8 @@ FLAGS = "flags"  # the annotation whose value is options of the batch system's s
 _FULL_NAMES = frozenset(
     f"--{name}" for name in "bb container export extra gpus gres mem ntasks time wait".split()
 )
-_WITHOUT_VALUE = frozenset(
-    "hHIkOQsuvVW"
-)  # short options of sbatch that others may follow in the same word
+# Short options of sbatch that others may follow in the same word.
+_WITHOUT_VALUE = frozenset("hHIkOQsuvVW")
 
 
 def check(job: Job, policy: Policy) -> None:

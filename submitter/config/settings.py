@@ -28,7 +28,7 @@ PROGRAM = "interlink-submitter"  # how NATS knows us
 
 @dataclass(frozen=True)
 class Policy:
-    """What pods may ask of this pool; checked here, whatever the cluster has checked before."""
+    """The limits of pods in this pool; checked here, whatever the cluster has checked before."""
 
     namespaces: tuple[Word, ...] = ("*",)
     """Namespaces whose pods may run here, as shell patterns."""

@@ -149,15 +149,14 @@ class Polling:
         if entry.tombstone is not None:
             message, code = "the pod was deleted", 143
         elif sighting is None:
-            message, code = "no end was recorded", 1
-            message = f"the job vanished from the batch system at {format_time(at_ms)}: {message}"
+            vanished = f"the job vanished from the batch system at {format_time(at_ms)}"
+            message, code = f"{vanished}: no end was recorded", 1
         else:
             at_ms = sighting.at_ms or at_ms
             message = sighting.message or "the batch system says that it is over"
             if not entry.reported.finished_ms:
-                message = (
-                    f"the job ended at {format_time(at_ms)} without a record of its end: {message}"
-                )
+                ended = f"the job ended at {format_time(at_ms)} without a record of its end"
+                message = f"{ended}: {message}"
             if sighting.reason:
                 message = f"{sighting.reason}: {message}"
             elif entry.reported.terminated_by_signal and sighting.if_told:

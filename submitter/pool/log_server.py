@@ -203,7 +203,9 @@ def _chunk_size(remaining: int, largest_message: int, stamped: bool, is_first: b
     if not stamped:
         return max(min(remaining, largest_message), 0)
     size = min(remaining, largest_message) // LINE_GROWTH  # if each line were an empty one
-    return max(size, 1) if is_first else size if size >= SMALLEST_CHUNK else 0
+    if is_first:
+        return max(size, 1)
+    return size if size >= SMALLEST_CHUNK else 0
 
 
 def _first_window(directory: str, wanted: LogRequest, awaited: int) -> Optional[LogWindow]:

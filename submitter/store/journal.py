@@ -236,8 +236,8 @@ def _write_draft(job: Job, accepted_ms: int, draft: str) -> None:
         write_file(f"{draft}/{REQUEST}", dump_request(job, accepted_ms))
     except OSError as error:
         if error.errno in _SENT_WRONG:
-            words = f"its files cannot be written: {error.strerror}"
-            raise SubmitRefused(words) from None
+            message = f"its files cannot be written: {error.strerror}"
+            raise SubmitRefused(message) from None
         raise
 
 
@@ -284,8 +284,8 @@ def _unlink(path: str) -> None:
 
 
 def _unavailable(error: OSError) -> Refusal:
-    words = f"the site cannot write to its directory of jobs: {error.strerror or error}"
-    return Refusal(UNAVAILABLE, one_line(words), True)
+    message = f"the site cannot write to its directory of jobs: {error.strerror or error}"
+    return Refusal(UNAVAILABLE, one_line(message), True)
 
 
 def _now_ms() -> int:

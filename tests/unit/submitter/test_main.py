@@ -80,7 +80,7 @@ def test_a_service_that_does_not_end_is_ended(tmp_path: Path) -> None:
         threading.Event().wait()
     await asyncio.get_running_loop().run_in_executor(None, hang)
 """
-    process = start(tmp_path, service, before="main.running.STOP_S = 1")
+    process = start(tmp_path, service, before="main.main_loop.STOP_S = 1")
     assert process.stdout is not None
     wait_for(process.stdout, "up")
     process.send_signal(signal.SIGTERM)

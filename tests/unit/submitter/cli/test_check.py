@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from submitter.cli import check, check_files, check_nats
-from submitter.cli.check_files import file_system
+from submitter.cli.check_files import file_system_type
 from submitter.cli.report import Report
 from submitter.config.settings import Pool
 from templates.nats import subjects
@@ -73,9 +73,9 @@ class Case:
 @pytest.fixture
 def case(tmp_path: Path, site: Site, monkeypatch: pytest.MonkeyPatch) -> Case:
     # What is free on the machine of the tests is not what they are about.
-    monkeypatch.setattr(check_files, "ROOM", 1)
-    monkeypatch.setattr(check_files, "FILES", 1)
-    monkeypatch.setattr(check_files, "FLEETING", ("ramfs",))
+    monkeypatch.setattr(check_files, "LEAST_FREE_BYTES", 1)
+    monkeypatch.setattr(check_files, "LEAST_FREE_FILES", 1)
+    monkeypatch.setattr(check_files, "IN_MEMORY", ("ramfs",))
     return Case(tmp_path, site)
 
 
@@ -176,16 +176,16 @@ def test_a_directory_of_somebody_else(case: Case) -> None:
 
 
 def test_a_directory_without_room(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_files, "ROOM", 2**70)
+    monkeypatch.setattr(check_files, "LEAST_FREE_BYTES", 2**70)
     assert any("MiB free" in line for line in case.mistakes())
-    monkeypatch.setattr(check_files, "ROOM", 1)
-    monkeypatch.setattr(check_files, "FILES", 2**70)
+    monkeypatch.setattr(check_files, "LEAST_FREE_BYTES", 1)
+    monkeypatch.setattr(check_files, "LEAST_FREE_FILES", 2**70)
     files = os.statvfs(case.folder).f_files
     assert any("more files" in line for line in case.mistakes()) == bool(files)
 
 
 def test_a_directory_in_memory(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_files, "FLEETING", (file_system(case.pool["directory"]),))
+    monkeypatch.setattr(check_files, "IN_MEMORY", (file_system_type(case.pool["directory"]),))
     assert any("all jobs are lost" in line for line in case.mistakes())
 
 
@@ -195,7 +195,7 @@ def test_where_nodes_must_see_the_directory_too(
     pool = Pool(name="p", directory=str(tmp_path), backend="slurm")
     written: list[str] = []
     for kind in ("xfs", "nfs4"):
-        monkeypatch.setattr(check_files, "file_system", lambda path, kind=kind: kind)
+        monkeypatch.setattr(check_files, "file_system_type", lambda path, kind=kind: kind)
         check_files.check_directory(pool, Report(written.append))
     assert written[1].startswith("note  pool p: file system: ")
     assert "is on a disk of this machine (xfs): fine where this machine exports it" in written[1]
@@ -206,15 +206,15 @@ def test_where_nodes_need_not_see_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
     options = {"shared": False}
     pool = Pool(name="p", directory=str(tmp_path), backend="htcondor", options=options)
     written: list[str] = []
-    monkeypatch.setattr(check_files, "file_system", lambda path: "xfs")
+    monkeypatch.setattr(check_files, "file_system_type", lambda path: "xfs")
     check_files.check_directory(pool, Report(written.append))
     assert written[1].startswith("ok    pool p: file system: xfs")
 
 
 def test_the_kind_of_a_file_system_is_found() -> None:
-    assert file_system("/proc/self") == "proc"
-    assert file_system("/sys/kernel") in {"sysfs", "tmpfs", "overlay"}
-    assert file_system("/") not in {"proc", "unknown"}
+    assert file_system_type("/proc/self") == "proc"
+    assert file_system_type("/sys/kernel") in {"sysfs", "tmpfs", "overlay"}
+    assert file_system_type("/") not in {"proc", "unknown"}
 
 
 # --- NATS -----------------------------------------------------------------------------------------
@@ -343,14 +343,14 @@ def test_requests_that_meet_a_check_are_put_off(site: Site) -> None:
                 answers.append(await plugin.request("a1", "interlink.query.a1", {}, 10))
                 hears.set()
 
-        begun = check_nats._begun
-        check_nats._begun = slow
+        begun = check_nats._connect_once
+        check_nats._connect_once = slow
         try:
             (row,) = (row for row in subjects.TABLE if row.kind == subjects.QUERY)
             settings = site.link("alpha")._settings
-            assert await check_nats._may_hear(row, "interlink", "a1", settings)
+            assert await check_nats._may_subscribe(row, "interlink", "a1", settings)
         finally:
-            check_nats._begun = begun
+            check_nats._connect_once = begun
             await plugin.stop()
         assert hears.is_set()
         assert answers[0]["refused"]["retry"] is True
