@@ -24,7 +24,7 @@ from submitter.backends.host import accounting as room
 from submitter.backends.host import options as host_options
 from submitter.backends.host.accounting import Taken
 from submitter.backends.host.machines import Machines
-from submitter.backends.processes import (
+from submitter.backends.host.processes import (
     Identity,
     Suspect,
     boot_id,

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from submitter.backends.base import Finding
 from submitter.backends.host.backend import Host
-from submitter.backends.processes import Suspect
+from submitter.backends.host.processes import Suspect
 from submitter.common import command
 from submitter.common.errors import BackendUnavailable, CommandFailed
 from submitter.common.nats_request import AskNats, not_connected

@@ -18,7 +18,7 @@ from submitter.backends import registry
 from submitter.backends.base import Backend, Ticket
 from submitter.backends.host import options as host_options
 from submitter.backends.host.backend import Host
-from submitter.backends.processes import Identity, boot_id, parse_identity, stat_of
+from submitter.backends.host.processes import Identity, boot_id, parse_identity, stat_of
 from submitter.common.errors import Forbidden, NoRoom, SubmitUnclear
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from submitter.backends.host.processes import Suspect
 from submitter.backends.podman.backend import Podman
-from submitter.backends.processes import Suspect
 from submitter.common.errors import BackendUnavailable
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
