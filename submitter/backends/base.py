@@ -12,7 +12,7 @@ from templates.job.model import Job
 from templates.job.status import QUEUED
 
 
-class Ticket(NamedTuple):
+class JobRef(NamedTuple):
     """A job that was handed to the batch system."""
 
     name: str
@@ -22,7 +22,7 @@ class Ticket(NamedTuple):
     """Its directory; it may have been removed."""
 
 
-class Sighting(NamedTuple):
+class Observation(NamedTuple):
     """The batch system's word on a job."""
 
     phase: str = QUEUED
@@ -38,7 +38,7 @@ class Sighting(NamedTuple):
     lost: bool = False
     """Of a job that has ended: whether the batch system is to blame, so that it may be submitted
     again if its script has not begun."""
-    if_told: str = ""
+    if_terminated: str = ""
     """Of a job that has ended as if by itself: what it was, if its script had been told to end."""
     requeued: bool = False
     """True if it waits for the second time: it has been started, and put back into the queue."""
@@ -78,7 +78,7 @@ class Backend(ABC):
     """True if the batch system may end a job by itself and start it again later: then a script that
     was told to end has not said its last word."""
 
-    brings_logs: bool = False
+    fetches_logs: bool = False
     """True if logs have to be brought from the batch system when somebody asks for them."""
 
     runs_here: bool = False
@@ -112,21 +112,21 @@ class Backend(ABC):
         """Return the identities of jobs that were taken, whether they wait, run or have ended."""
 
     @abstractmethod
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         """Ask once and return what is said of these jobs; those it does not know are missing."""
 
     @abstractmethod
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
         """End jobs: a TERM to the script, or, with ``kill``, everything at once and without words.
 
         Repeating it does no harm, nor does a job that has ended or was never there.
         """
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         """Remove what ended jobs have left in the batch system; return the names of clean ones."""
-        return {ticket.name for ticket in tickets}
+        return {ref.name for ref in refs}
 
-    def bring_logs(self, name: str, container: str) -> bool:
+    def fetch_logs(self, name: str, container: str) -> bool:
         """Bring the files of a container's log up to date; return whether they are."""
         return True
 

@@ -6,8 +6,8 @@ import time
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
-from submitter.backends.base import Backend, Sighting
-from submitter.backends.commands import Programs, chunks
+from submitter.backends.base import Backend, Observation
+from submitter.backends.commands import CommandRunner, chunks
 from submitter.common.errors import BackendUnavailable
 from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
@@ -30,7 +30,7 @@ class CommandBackend(Backend):
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
-        self._last: dict[str, Sighting] = {}
+        self._last: dict[str, Observation] = {}
         self._offer: dict[str, str] = {}
         self._offered = 0.0
 
@@ -38,7 +38,7 @@ class CommandBackend(Backend):
 
     @property
     @abstractmethod
-    def _programs(self) -> Programs:
+    def _programs(self) -> CommandRunner:
         """The programs that are run."""
 
     @abstractmethod
@@ -53,9 +53,9 @@ class CommandBackend(Backend):
     def _measure_capacity(self) -> dict[str, str]:
         """Return what is offered now."""
 
-    def _last_sighting(self, name: str) -> Sighting:
+    def _last_observation(self, name: str) -> Observation:
         """Return what was said of a job before, where nothing can be said now."""
-        return self._last.get(name, Sighting())
+        return self._last.get(name, Observation())
 
     # --- what they share ------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from submitter.common.errors import BackendUnavailable, CommandFailed, Submitter
 _AT_ONCE = 1000  # jobs that are named in one question
 
 
-class Programs:
+class CommandRunner:
     """The programs of one pool's batch system; whatever they are asked blocks."""
 
     def __init__(

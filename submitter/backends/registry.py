@@ -10,11 +10,11 @@ from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
 
 BACKENDS = {
-    "host": "submitter.backends.host.backend:Host",
-    "htcondor": "submitter.backends.htcondor.backend:HTCondor",
-    "kubernetes": "submitter.backends.kubernetes.backend:Kubernetes",
-    "podman": "submitter.backends.podman.backend:Podman",
-    "slurm": "submitter.backends.slurm.backend:Slurm",
+    "host": "submitter.backends.host.backend:HostBackend",
+    "htcondor": "submitter.backends.htcondor.backend:HTCondorBackend",
+    "kubernetes": "submitter.backends.kubernetes.backend:KubernetesBackend",
+    "podman": "submitter.backends.podman.backend:PodmanBackend",
+    "slurm": "submitter.backends.slurm.backend:SlurmBackend",
 }
 """Name in the configuration -> module and class; only the one in use is imported."""
 

@@ -58,7 +58,7 @@ class Removal:
         if native is None:
             self._context.table.drop(entry.name)
         elif native:
-            entry.update(entry.outlook._replace(phase=QUEUED, native=native))
+            entry.update(entry.view._replace(phase=QUEUED, native=native))
             self._context.table.mark_changed(entry)
 
     def _remove_or_find(self, name: str) -> Optional[str]:
@@ -93,8 +93,8 @@ class Removal:
         if not entries:
             return
         context = self._context
-        tickets = [entry.ticket(context.journal.of(entry.name)) for entry in entries]
-        await asyncio.to_thread(context.backend.cancel, tickets, kill)
+        refs = [entry.ref(context.journal.of(entry.name)) for entry in entries]
+        await asyncio.to_thread(context.backend.cancel, refs, kill)
         for entry in entries:
             how = "killed" if kill else "told to end"
             logger.info("pool=%s job=%s: %s", context.pool.name, entry.name, how)

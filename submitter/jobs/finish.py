@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from typing import Callable, Optional
 
-from submitter.backends.base import Ticket
+from submitter.backends.base import JobRef
 from submitter.common.errors import SubmitterError
 from submitter.jobs.context import PoolContext
 from submitter.jobs.poll import format_time
@@ -55,13 +55,13 @@ class Ending:
 
         The job's records may report its end before we know that another submitter has submitted it.
         """
-        if entry.native or entry.outlook.phase == ENDED:
+        if entry.native or entry.view.phase == ENDED:
             return True
         native = await asyncio.to_thread(self._resolve_native_id, entry.name)
         if native is None:
             return False
         # The reason why it waited has nothing to do with its end.
-        entry.update(entry.outlook._replace(native=native, reason="", message=""))
+        entry.update(entry.view._replace(native=native, reason="", message=""))
         return True
 
     async def _write_final(self, ended: Sequence[TrackedJob]) -> None:
@@ -85,9 +85,7 @@ class Ending:
     async def _clean(self, ended: Sequence[TrackedJob]) -> int:
         """Remove ended jobs from the batch system, and their secrets from the disk."""
         context = self._context
-        submitted = [
-            entry.ticket(context.journal.of(entry.name)) for entry in ended if entry.native
-        ]
+        submitted = [entry.ref(context.journal.of(entry.name)) for entry in ended if entry.native]
         unsubmitted = [entry.name for entry in ended if not entry.native]
         clean = await asyncio.to_thread(self._clean_blocking, submitted, unsubmitted)
         for entry in ended:
@@ -95,7 +93,7 @@ class Ending:
                 context.table.mark_cleaned(entry)
         return len(clean)
 
-    def _clean_blocking(self, submitted: Sequence[Ticket], unsubmitted: Sequence[str]) -> set[str]:
+    def _clean_blocking(self, submitted: Sequence[JobRef], unsubmitted: Sequence[str]) -> set[str]:
         clean = self._context.backend.clean(submitted) if submitted else set()
         clean.update(unsubmitted)
         for name in clean:
@@ -107,16 +105,16 @@ class Ending:
         context, at_ms = self._context, int(time.time() * 1000)
         message = f"{VANISHED} {format_time(at_ms)}"
         logger.warning("pool=%s job=%s: %s", context.pool.name, entry.name, message)
-        outlook = entry.outlook._replace(
+        view = entry.view._replace(
             phase=ENDED, reason="", message=message, exit_code=1, at_ms=at_ms
         )
-        entry.update(outlook)
-        ticket = entry.ticket(context.journal.of(entry.name))
+        entry.update(view)
+        ref = entry.ref(context.journal.of(entry.name))
 
         def end() -> None:
             context.journal.bury([Delete(entry.name, 0)], lost=True)
-            if ticket.native:
-                context.backend.cancel([ticket], kill=True)
+            if ref.native:
+                context.backend.cancel([ref], kill=True)
 
         entry.finish(entry.dump())
         context.table.mark_changed(entry)

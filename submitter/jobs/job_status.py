@@ -23,7 +23,7 @@ from templates.job.status import (
 from templates.pod.model import INIT, MAIN, SIDECAR
 
 
-class Outlook(NamedTuple):
+class SchedulerView(NamedTuple):
     """The state of a job besides its records, above all as the batch system reports it."""
 
     phase: str = ACCEPTED
@@ -37,29 +37,29 @@ class Outlook(NamedTuple):
     starts_again: bool = False  # the batch system may start it again after terminating it
 
 
-def is_over(outlook: Outlook, reported: JobState) -> bool:
+def is_over(view: SchedulerView, reported: JobState) -> bool:
     """Return whether nothing of a job will change any more.
 
     A job that the batch system has terminated may start again, unless that was our deletion.
     """
-    if outlook.phase == ENDED:
+    if view.phase == ENDED:
         return True
-    may_return = reported.terminated_by_signal and outlook.starts_again and not outlook.deleting
+    may_return = reported.terminated_by_signal and view.starts_again and not view.deleting
     return bool(reported.finished_ms) and not may_return
 
 
-def status_of(job: JobIdentity, outlook: Outlook, reported: JobState, records: int) -> JobStatus:
+def status_of(job: JobIdentity, view: SchedulerView, reported: JobState, records: int) -> JobStatus:
     """Return the status of a job; once it has ended, every container has ended too."""
-    phase = _phase(outlook, reported)
+    phase = _phase(view, reported)
     run = reported.run
     if phase == QUEUED and run:  # after all records of that run, before the next one
         run, records, reported = run + 1, 0, JobState()
-    finished_ms = reported.finished_ms or (outlook.at_ms if phase == ENDED else 0)
-    exit_code = reported.exit_code if reported.finished_ms else outlook.exit_code
-    message = reported.message or outlook.message
-    states = _states(job, reported, _waiting(phase, outlook))
-    if reported.terminated_by_signal and phase == ENDED and outlook.message:
-        message = f"{outlook.message}: {reported.message}"
+    finished_ms = reported.finished_ms or (view.at_ms if phase == ENDED else 0)
+    exit_code = reported.exit_code if reported.finished_ms else view.exit_code
+    message = reported.message or view.message
+    states = _states(job, reported, _waiting(phase, view))
+    if reported.terminated_by_signal and phase == ENDED and view.message:
+        message = f"{view.message}: {reported.message}"
         states = [_with_cause(state, reported.message, message) for state in states]
     if phase == ENDED:
         job_end = End(exit_code, 0, "", message, reported.started_ms, finished_ms)
@@ -72,34 +72,34 @@ def status_of(job: JobIdentity, outlook: Outlook, reported: JobState, records: i
         pod=job.pod,
         version=Version(run, PHASES.index(phase), records),
         phase=phase,
-        native=outlook.native,
+        native=view.native,
         node=reported.node,
-        reason=outlook.reason,
+        reason=view.reason,
         message=message,
         started_ms=reported.started_ms,
         finished_ms=finished_ms,
         exit_code=exit_code if phase == ENDED else 0,
-        deleting=outlook.deleting,
+        deleting=view.deleting,
         containers=tuple(ContainerStatus(*images[state.name], state) for state in states),
         origin=job.origin,
     )
 
 
-def _phase(outlook: Outlook, reported: JobState) -> str:
+def _phase(view: SchedulerView, reported: JobState) -> str:
     """Return the phase; the script's records precede the batch system, which may lag behind."""
-    if is_over(outlook, reported):
+    if is_over(view, reported):
         return ENDED
-    if reported.run and not (outlook.phase == QUEUED and outlook.given_up_run == reported.run):
+    if reported.run and not (view.phase == QUEUED and view.given_up_run == reported.run):
         return STARTED
-    return outlook.phase
+    return view.phase
 
 
-def _waiting(phase: str, outlook: Outlook) -> ContainerState:
+def _waiting(phase: str, view: SchedulerView) -> ContainerState:
     """Return the state of a container without any record."""
     if phase == ACCEPTED:
-        return ContainerState("", reason=outlook.reason or SUBMITTING, message=outlook.message)
+        return ContainerState("", reason=view.reason or SUBMITTING, message=view.message)
     if phase == QUEUED:
-        return ContainerState("", reason=outlook.reason or IN_QUEUE, message=outlook.message)
+        return ContainerState("", reason=view.reason or IN_QUEUE, message=view.message)
     return ContainerState("", reason=STARTING)
 
 

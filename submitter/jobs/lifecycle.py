@@ -112,7 +112,7 @@ class JobLifecycle:
         if entry is None or entry.final:
             return
         if entry.native:
-            entry.update(entry.outlook._replace(phase=QUEUED))
+            entry.update(entry.view._replace(phase=QUEUED))
         elif entry.tombstone is None:
             self._waiting[entry.name] = entry
 
@@ -201,13 +201,13 @@ class JobLifecycle:
         if attempt.outcome in (submission.UNCLEAR, submission.DOUBTFUL):
             return
         del self._waiting[attempt.name]
-        outlook = entry.outlook._replace(reason="", message="")
+        view = entry.view._replace(reason="", message="")
         if attempt.outcome == submission.SUBMITTED:
-            entry.update(outlook._replace(phase=QUEUED, native=attempt.native))
+            entry.update(view._replace(phase=QUEUED, native=attempt.native))
         elif attempt.outcome == submission.REFUSED:
             message = f"the batch system refused the job: {attempt.message}"
             now_ms = int(time.time() * 1000)
-            entry.update(outlook._replace(phase=ENDED, message=message, exit_code=1, at_ms=now_ms))
+            entry.update(view._replace(phase=ENDED, message=message, exit_code=1, at_ms=now_ms))
             self._loops.wake("look")
         self._table.mark_changed(entry)
 
@@ -219,9 +219,9 @@ class JobLifecycle:
             self._set_waiting(first, phase, last.message)
         if last.outcome == submission.WAITS:
             for entry in self._waiting.values():
-                if entry is not first and entry.outlook.message != NOT_FIRST:
+                if entry is not first and entry.view.message != NOT_FIRST:
                     self._set_waiting(entry, QUEUED, NOT_FIRST)
 
     def _set_waiting(self, entry: TrackedJob, phase: str, message: str) -> None:
-        if entry.update(entry.outlook._replace(phase=phase, reason=IN_QUEUE, message=message)):
+        if entry.update(entry.view._replace(phase=phase, reason=IN_QUEUE, message=message)):
             self._table.mark_changed(entry)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Mapping
 from typing import Callable, Optional
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.jobs.context import PoolContext
 from submitter.jobs.scanner import read_records
 from submitter.jobs.table import TrackedJob
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 SETTLE_DELETED_S = 3.0  # the last records of a deleted pod are not worth a long wait
 RESUBMITTED = "the batch system lost the job before it began; it is submitted again"
-_NOT_SEEN = Sighting()
+_NOT_SEEN = Observation()
 
 PrepareResubmit = Callable[[str, str], Optional[str]]  # of submit.py
 
@@ -60,9 +60,9 @@ class Polling:
         ]
         if not polled:
             return
-        tickets = [entry.ticket(context.journal.of(entry.name)) for entry in polled]
+        refs = [entry.ref(context.journal.of(entry.name)) for entry in polled]
         runs = {entry.name: entry.reported.run for entry in polled}  # as the query was sent
-        sightings = await asyncio.to_thread(context.backend.poll, tickets)
+        observations = await asyncio.to_thread(context.backend.poll, refs)
         now = time.monotonic()
         elapsed_s = now - self._last_answer if self._last_answer is not None else 0.0
         self._last_answer = now
@@ -70,34 +70,40 @@ class Polling:
             elapsed_s, 2.0 * context.pool.timing.poll_s
         )  # time without answers proves nothing
         for entry in polled:
-            if sightings.get(entry.name, _NOT_SEEN).requeued:
-                entry.update(entry.outlook._replace(given_up_run=runs[entry.name]))
+            if observations.get(entry.name, _NOT_SEEN).requeued:
+                entry.update(entry.view._replace(given_up_run=runs[entry.name]))
         given_up = [
-            entry for entry in polled if self._apply_observation(entry, sightings, elapsed_s, now)
+            entry
+            for entry in polled
+            if self._apply_observation(entry, observations, elapsed_s, now)
         ]
         if given_up:
-            await self._give_up(given_up, sightings)
+            await self._give_up(given_up, observations)
 
     def _apply_observation(
-        self, entry: TrackedJob, sightings: Mapping[str, Sighting], elapsed_s: float, now: float
+        self,
+        entry: TrackedJob,
+        observations: Mapping[str, Observation],
+        elapsed_s: float,
+        now: float,
     ) -> bool:
         """Update the job; return whether it should be given up."""
-        sighting = sightings.get(entry.name)
-        if sighting is None:
+        observation = observations.get(entry.name)
+        if observation is None:
             entry.missing_s += elapsed_s
             lost_after_s = (
                 self._context.backend.lost_after_s or self._context.pool.timing.lost_after_s
             )
             return entry.missing_s >= lost_after_s
         entry.missing_s = 0.0
-        if sighting.phase == ENDED:
+        if observation.phase == ENDED:
             entry.ended_since = entry.ended_since or now
             return now - entry.ended_since >= self._settle_time_s(entry)
         entry.ended_since = None
-        outlook = entry.outlook._replace(phase=sighting.phase, reason="", message="")
-        if sighting.phase != STARTED:
-            outlook = outlook._replace(reason=sighting.reason, message=sighting.message)
-        if entry.update(outlook):
+        view = entry.view._replace(phase=observation.phase, reason="", message="")
+        if observation.phase != STARTED:
+            view = view._replace(reason=observation.reason, message=observation.message)
+        if entry.update(view):
             self._context.table.mark_changed(entry)
         return False
 
@@ -108,7 +114,9 @@ class Polling:
         settle_s = self._context.backend.settle_s
         return settle_s if entry.tombstone is None else min(settle_s, SETTLE_DELETED_S)
 
-    async def _give_up(self, given_up: list[TrackedJob], sightings: Mapping[str, Sighting]) -> None:
+    async def _give_up(
+        self, given_up: list[TrackedJob], observations: Mapping[str, Observation]
+    ) -> None:
         """End jobs without a record of their end, unless one has arrived after all."""
         journal = self._context.journal
 
@@ -120,23 +128,23 @@ class Polling:
 
         for entry, (records, final) in zip(given_up, await asyncio.to_thread(read_files)):
             entry.add_records(records)
-            sighting = sightings.get(entry.name)
+            observation = observations.get(entry.name)
             if final is not None:  # another submitter has written the final status
                 entry.finish(final)
-            elif not entry.has_ended and not await self._is_resubmitted(entry, sighting):
-                self._set_ended(entry, sighting)
+            elif not entry.has_ended and not await self._is_resubmitted(entry, observation):
+                self._set_ended(entry, observation)
             self._context.table.mark_changed(entry)
 
-    async def _is_resubmitted(self, entry: TrackedJob, sighting: Optional[Sighting]) -> bool:
+    async def _is_resubmitted(self, entry: TrackedJob, observation: Optional[Observation]) -> bool:
         """Return whether the job was lost before it began and is submitted again."""
-        if entry.tombstone is not None or (sighting is not None and not sighting.lost):
+        if entry.tombstone is not None or (observation is not None and not observation.lost):
             return False
         native = await asyncio.to_thread(self._prepare_resubmit, entry.name, entry.native)
         if native is None or native == entry.native:
             return native is not None
         logger.warning("pool=%s job=%s: %s", self._context.pool.name, entry.name, RESUBMITTED)
         entry.missing_s, entry.ended_since = 0.0, None
-        waiting = entry.outlook._replace(
+        waiting = entry.view._replace(
             phase=QUEUED, reason=IN_QUEUE, message=RESUBMITTED, native=native
         )
         entry.update(waiting)
@@ -144,26 +152,26 @@ class Polling:
             self.to_resubmit.append(entry)
         return True
 
-    def _set_ended(self, entry: TrackedJob, sighting: Optional[Sighting]) -> None:
+    def _set_ended(self, entry: TrackedJob, observation: Optional[Observation]) -> None:
         at_ms = int(time.time() * 1000)
         if entry.tombstone is not None:
             message, code = "the pod was deleted", 143
-        elif sighting is None:
+        elif observation is None:
             vanished = f"the job vanished from the batch system at {format_time(at_ms)}"
             message, code = f"{vanished}: no end was recorded", 1
         else:
-            at_ms = sighting.at_ms or at_ms
-            message = sighting.message or "the batch system says that it is over"
+            at_ms = observation.at_ms or at_ms
+            message = observation.message or "the batch system says that it is over"
             if not entry.reported.finished_ms:
                 ended = f"the job ended at {format_time(at_ms)} without a record of its end"
                 message = f"{ended}: {message}"
-            if sighting.reason:
-                message = f"{sighting.reason}: {message}"
-            elif entry.reported.terminated_by_signal and sighting.if_told:
-                message = f"{sighting.if_told}: {message}"
-            code = sighting.exit_code or 1
+            if observation.reason:
+                message = f"{observation.reason}: {message}"
+            elif entry.reported.terminated_by_signal and observation.if_terminated:
+                message = f"{observation.if_terminated}: {message}"
+            code = observation.exit_code or 1
         entry.update(
-            entry.outlook._replace(
+            entry.view._replace(
                 phase=ENDED, reason="", message=message, exit_code=code, at_ms=at_ms
             )
         )

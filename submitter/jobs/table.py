@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Optional
 
-from submitter.backends.base import Ticket
-from submitter.jobs.job_status import Outlook, is_over, status_of
+from submitter.backends.base import JobRef
+from submitter.jobs.job_status import SchedulerView, is_over, status_of
 from submitter.store.journal import Tombstone
 from templates.job.model import Job
 from templates.job.records import JobState, Record, fold
@@ -48,17 +48,17 @@ class TrackedJob:
         "killed",
         "missing_s",
         "name",
-        "outlook",
         "records",
         "reported",
         "tombstone",
+        "view",
     )
 
     def __init__(self, found: StoredJob, starts_again: bool = False) -> None:
         self.name = found.name
         self.job = found.job
         self.accepted_ms = found.accepted_ms
-        self.outlook = Outlook(
+        self.view = SchedulerView(
             native=found.native, deleting=found.tombstone is not None, starts_again=starts_again
         )
         self.tombstone = found.tombstone
@@ -77,11 +77,11 @@ class TrackedJob:
     @property
     def native(self) -> str:
         """The job's identity in the batch system."""
-        return self.outlook.native
+        return self.view.native
 
-    def ticket(self, directory: str) -> Ticket:
+    def ref(self, directory: str) -> JobRef:
         """Return the job as backends take it."""
-        return Ticket(self.name, self.native, directory)
+        return JobRef(self.name, self.native, directory)
 
     def add_records(self, records: Iterable[Record]) -> bool:
         """Add records of the script; return whether one of them was new."""
@@ -96,11 +96,11 @@ class TrackedJob:
         self._dumped = None
         return True
 
-    def update(self, outlook: Outlook) -> bool:
+    def update(self, view: SchedulerView) -> bool:
         """Replace what is known besides the records; return whether it differs."""
-        if self.final or outlook == self.outlook:
+        if self.final or view == self.view:
             return False
-        self.outlook, self._dumped = outlook, None
+        self.view, self._dumped = view, None
         return True
 
     def status(self) -> JobStatus:
@@ -111,14 +111,14 @@ class TrackedJob:
         identity = JobIdentity(
             job.name, job.uid, job.namespace, job.pod, job.containers, job.origin
         )
-        if not self.records and self.outlook._replace(starts_again=False) == _INITIAL:
+        if not self.records and self.view._replace(starts_again=False) == _INITIAL:
             return accepted_status(identity)
-        return status_of(identity, self.outlook, self.reported, len(self.records))
+        return status_of(identity, self.view, self.reported, len(self.records))
 
     @property
     def has_ended(self) -> bool:
         """Return whether the last status is known, written or not."""
-        return self.final or is_over(self.outlook, self.reported)
+        return self.final or is_over(self.view, self.reported)
 
     def dump(self) -> bytes:
         """Return the status as JSON."""
@@ -134,11 +134,11 @@ class TrackedJob:
         """Drop what only a job that has not ended needs."""
         self.job, self.reported, self.cleaned = None, _NO_REPORT, True
         self.records = _NO_RECORDS
-        self.outlook = _ENDED
+        self.view = _ENDED
 
 
-_INITIAL = Outlook()
-_ENDED = Outlook(ENDED)
+_INITIAL = SchedulerView()
+_ENDED = SchedulerView(ENDED)
 _NO_REPORT = JobState()
 _NO_RECORDS: dict[tuple[int, str, int], Record] = {}
 
@@ -212,7 +212,7 @@ class Table:
         entry.tombstone = tombstone
         entry.deadline, entry.killed = None, False
         self.being_deleted[entry.name] = entry
-        if entry.update(entry.outlook._replace(deleting=True)):
+        if entry.update(entry.view._replace(deleting=True)):
             self.mark_changed(entry)
 
     def mark_cleaned(self, entry: TrackedJob) -> None:

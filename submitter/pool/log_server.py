@@ -130,7 +130,7 @@ class LogServer:
             raise WireError("logs.cursor", "is none of ours")
         first_open = _first_open_start(entry, wanted.container)
         error = ""
-        if self._context.backend.brings_logs and not entry.cleaned:
+        if self._context.backend.fetches_logs and not entry.cleaned:
             error = await self._fetch_log(entry.name, wanted.container)
         if error and (entry.has_ended or not wanted.follow):
             message = f"not all of the log is here yet: {error}"
@@ -147,7 +147,7 @@ class LogServer:
         """Fetch a log; return the error, empty if there is none. Another process may be at it."""
         for _ in range(FETCH_ATTEMPTS):
             try:
-                if await asyncio.to_thread(self._context.backend.bring_logs, name, container):
+                if await asyncio.to_thread(self._context.backend.fetch_logs, name, container):
                     return ""
             except SubmitterError as error:
                 logger.info("pool=%s job=%s: its log: %s", self._context.pool.name, name, error)

@@ -15,8 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from submitter.backends.base import Ticket
-from submitter.backends.htcondor.backend import HTCondor
+from submitter.backends.base import JobRef
+from submitter.backends.htcondor.backend import HTCondorBackend
 from submitter.config.settings import Pool, Timing
 from tests.bench.rows import Row
 from tests.bench.site_pods import counted, create_all, noting, programs_of_a_poll, watching
@@ -146,15 +146,15 @@ def asked_per_poll(site: RunningSite) -> float:
     asked = site.home / "asked-per-poll"
     prefix = [*site.command("login", [], USER), *noting(asked)]
     options = {"prefix": prefix, "export": ["HOME"]}
-    condor = HTCondor(Pool(name=LONG, directory=str(site.home / LONG), options=options))
+    condor = HTCondorBackend(Pool(name=LONG, directory=str(site.home / LONG), options=options))
     file = site.home / "held.sub"
     file.write_text(HELD)
     site.login("bash", "-c", f"condor_submit -terse - <{file}")
     told = site.login("condor_q", "-af", "InterlinkJob", "ClusterId", "ProcId").splitlines()
-    tickets = [Ticket(name, f"{job}.{proc}", "") for name, job, proc in map(str.split, told)]
-    if len(tickets) != QUEUED:
-        raise RuntimeError(f"{len(tickets)} jobs are in the queue, not {QUEUED}")
-    return programs_of_a_poll(condor, tickets, asked)
+    refs = [JobRef(name, f"{job}.{proc}", "") for name, job, proc in map(str.split, told)]
+    if len(refs) != QUEUED:
+        raise RuntimeError(f"{len(refs)} jobs are in the queue, not {QUEUED}")
+    return programs_of_a_poll(condor, refs, asked)
 
 
 def behind_a_long_queue(site: RunningSite, folder: Path) -> list[Row]:

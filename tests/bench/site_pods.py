@@ -13,7 +13,7 @@ from typing import Any
 
 from scripts.lib.interlink import Plugin
 from scripts.lib.slurm.machines import until
-from submitter.backends.base import Backend, Ticket
+from submitter.backends.base import Backend, JobRef
 from tests.bench.asking import CLIENTS
 from tests.support.site_system import SiteSystem
 from tests.support.system import POOL, job_of
@@ -82,12 +82,12 @@ def noting(file: Path) -> list[str]:
     return [str(wrapper)]
 
 
-def programs_of_a_poll(backend: Backend, tickets: list[Ticket], asked: Path) -> int:
+def programs_of_a_poll(backend: Backend, refs: list[JobRef], asked: Path) -> int:
     """How many programs one look at all these jobs starts, each of which is noted in a file."""
     before = sum(counted(asked).values())
-    sightings = backend.poll(tickets)
-    if len(sightings) != len(tickets):
-        raise RuntimeError(f"{len(sightings)} of {len(tickets)} jobs were seen")
+    observations = backend.poll(refs)
+    if len(observations) != len(refs):
+        raise RuntimeError(f"{len(observations)} of {len(refs)} jobs were seen")
     return sum(counted(asked).values()) - before
 
 

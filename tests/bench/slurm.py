@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from submitter.backends.base import Ticket
-from submitter.backends.slurm.backend import Slurm
+from submitter.backends.base import JobRef
+from submitter.backends.slurm.backend import SlurmBackend
 from submitter.config.settings import Pool
 from tests.bench import apptainer
 from tests.bench.rows import Row
@@ -127,14 +127,14 @@ def asked_per_poll(site: SlurmSite) -> float:
     asked = site.home / "asked-per-poll"
     prefix = [*site.command("login", ["env", "SLURM_TIME_FORMAT=%s"], USER), *noting(asked)]
     options = {"prefix": prefix, "user": USER}
-    slurm = Slurm(Pool(name="long", directory=str(site.home / "long"), options=options))
+    slurm = SlurmBackend(Pool(name="long", directory=str(site.home / "long"), options=options))
     slurm.poll([])  # asks once how Slurm is set up
     site.run("login", ["bash", "-c", HELD.format(count=QUEUED)], USER, 600)
     told = site.login("squeue", "-h", "-u", USER, "-o", "%i %j").splitlines()
-    tickets = [Ticket(name, number, "") for number, name in map(str.split, told)]
-    if len(tickets) != QUEUED:
-        raise RuntimeError(f"{len(tickets)} jobs are in the queue, not {QUEUED}")
-    return programs_of_a_poll(slurm, tickets, asked)
+    refs = [JobRef(name, number, "") for number, name in map(str.split, told)]
+    if len(refs) != QUEUED:
+        raise RuntimeError(f"{len(refs)} jobs are in the queue, not {QUEUED}")
+    return programs_of_a_poll(slurm, refs, asked)
 
 
 # --- behind a long queue --------------------------------------------------------------------------

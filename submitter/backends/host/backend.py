@@ -19,13 +19,13 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
-from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.base import Backend, JobRef, Observation
 from submitter.backends.host import accounting as room
 from submitter.backends.host import options as host_options
 from submitter.backends.host.accounting import Taken
 from submitter.backends.host.machines import Machines
 from submitter.backends.host.processes import (
-    Identity,
+    ProcessIdentity,
     Suspect,
     boot_id,
     cgroup_base,
@@ -75,7 +75,7 @@ BEGIN_TIMEOUT_S = 10.0
 LINGER_S = 10.0
 
 
-class Host(Backend):
+class HostBackend(Backend):
     """The machine that the submitter runs on."""
 
     settle_s = 3.0
@@ -168,7 +168,7 @@ class Host(Backend):
         self._children.append(child)
         stat = stat_of(child.pid)  # it cannot be gone: nobody has asked for its exit code
         start = stat.start if stat else 0
-        return str(Identity(child.pid, start, self._boot, self._machines.name))
+        return str(ProcessIdentity(child.pid, start, self._boot, self._machines.name))
 
     def _write_stub(self) -> None:
         if read(self._stub) != STUB.encode():
@@ -232,7 +232,7 @@ class Host(Backend):
                 found[name] = str(process)
         return found
 
-    def _begun(self, name: str) -> Optional[Identity]:
+    def _begun(self, name: str) -> Optional[ProcessIdentity]:
         """The process of a job that was started; None for one that certainly was not."""
         entry, begun = f"{self._running}/{name}", f"{self.pool.directory}/jobs/{name}/begun"
         end = time.monotonic() + BEGIN_TIMEOUT_S
@@ -241,7 +241,7 @@ class Host(Backend):
             said = read(begun)
             if said is not None and (said.endswith(b"\n") or free):
                 # An empty one: killed, or the disk was full, between these two steps.
-                return parse_identity(said.decode(errors="replace")) or Identity(0, 0, "-")
+                return parse_identity(said.decode(errors="replace")) or ProcessIdentity(0, 0, "-")
             if free:
                 _unlink(entry)
                 return None
@@ -259,33 +259,33 @@ class Host(Backend):
         finally:
             os.close(descriptor)
 
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         self._children = [child for child in self._children if child.poll() is None]
-        return {ticket.name: self._sight(ticket) for ticket in tickets}
+        return {ref.name: self._sight(ref) for ref in refs}
 
-    def _sight(self, ticket: Ticket) -> Sighting:
-        process = parse_identity(ticket.native)
-        if not self._is_ours(ticket):
+    def _sight(self, ref: JobRef) -> Observation:
+        process = parse_identity(ref.native)
+        if not self._is_ours(ref):
             # What that machine has written down of its end is the job's end.
-            over = os.path.exists(f"{ticket.directory}/final")
-            return Sighting(ENDED, exit_code=1) if over else Sighting(STARTED)
+            over = os.path.exists(f"{ref.directory}/final")
+            return Observation(ENDED, exit_code=1) if over else Observation(STARTED)
         if process is not None and is_alive(process, self._boot):
-            return Sighting(STARTED)
+            return Observation(STARTED)
         why = "its process was killed"
         if process is not None and process.boot != self._boot:
             why = "the machine was restarted" if process.pid else "it was killed while it began"
-        return Sighting(ENDED, message=why, exit_code=1)
+        return Observation(ENDED, message=why, exit_code=1)
 
     # --- ending ---------------------------------------------------------------------------------
 
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
         """Those of other machines are ended there: the wish stands in the pool's directory."""
-        here = [ticket for ticket in tickets if self._is_ours(ticket)]
+        here = [ref for ref in refs if self._is_ours(ref)]
         if kill:
-            self.end({ticket.name: self._suspect(ticket) for ticket in here})
+            self.end({ref.name: self._suspect(ref) for ref in here})
             return
-        for ticket in here:
-            process = parse_identity(ticket.native)
+        for ref in here:
+            process = parse_identity(ref.native)
             if process is not None:
                 send(process, self._boot, signal.SIGTERM)
 
@@ -293,39 +293,39 @@ class Host(Backend):
         """Kill whatever is left of these jobs; the names of those of which nothing is."""
         return kill_all(suspects, self._boot)
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         self._children = [child for child in self._children if child.poll() is None]
-        here = [ticket for ticket in tickets if self._is_ours(ticket)]
+        here = [ref for ref in refs if self._is_ours(ref)]
         over = {t.name: self._suspect(t) for t in here if not self._still_ends(t)}
         clean = self.end(over) if over else set()
         for name in clean:
             remove_cgroup(over[name].cgroup)
             _unlink(f"{self._running}/{name}")
             self._lingering.pop(name, None)
-        return clean | {ticket.name for ticket in tickets if self._has_left(ticket)}
+        return clean | {ref.name for ref in refs if self._has_left(ref)}
 
-    def _has_left(self, ticket: Ticket) -> bool:
+    def _has_left(self, ref: JobRef) -> bool:
         """Whether another machine is done with it, or nobody waits for that any more."""
-        if self._is_ours(ticket):
+        if self._is_ours(ref):
             return False
-        entry = f"{self._running}/{ticket.name}"
-        return not (os.path.exists(entry) and os.path.exists(ticket.directory))
+        entry = f"{self._running}/{ref.name}"
+        return not (os.path.exists(entry) and os.path.exists(ref.directory))
 
-    def _is_ours(self, ticket: Ticket) -> bool:
+    def _is_ours(self, ref: JobRef) -> bool:
         """Whether this machine has started it."""
-        process = parse_identity(ticket.native)
+        process = parse_identity(ref.native)
         return process is None or self._is_here(process.machine)
 
-    def _still_ends(self, ticket: Ticket) -> bool:
+    def _still_ends(self, ref: JobRef) -> bool:
         """A script that has said its last word ends by itself within a moment."""
-        process = parse_identity(ticket.native)
+        process = parse_identity(ref.native)
         if process is None or not is_alive(process, self._boot):
             return False
-        since = self._lingering.setdefault(ticket.name, time.monotonic())
+        since = self._lingering.setdefault(ref.name, time.monotonic())
         return time.monotonic() - since < LINGER_S
 
-    def _suspect(self, ticket: Ticket) -> Suspect:
-        return Suspect(parse_identity(ticket.native), self._cgroup(ticket.name))
+    def _suspect(self, ref: JobRef) -> Suspect:
+        return Suspect(parse_identity(ref.native), self._cgroup(ref.name))
 
     def _cgroup(self, name: str) -> str:
         return f"{self._cgroups}/interlink-{name}" if self._cgroups else ""

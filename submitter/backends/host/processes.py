@@ -12,7 +12,7 @@ _KILL_ROUNDS = 5
 _CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 
 
-class Identity(NamedTuple):
+class ProcessIdentity(NamedTuple):
     """One process for ever: pids come back, and so does the time since boot."""
 
     pid: int
@@ -38,12 +38,12 @@ def boot_id() -> str:
         return file.read().strip()
 
 
-def parse_identity(text: str) -> Optional[Identity]:
+def parse_identity(text: str) -> Optional[ProcessIdentity]:
     """The process in its text, with dots or blanks between the parts; None if it is none."""
     parts = text.replace(".", " ").split()
     if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
         return None
-    return Identity(int(parts[0]), int(parts[1]), parts[2], ".".join(parts[3:]))
+    return ProcessIdentity(int(parts[0]), int(parts[1]), parts[2], ".".join(parts[3:]))
 
 
 def stat_of(pid: int) -> Optional[Stat]:
@@ -56,13 +56,13 @@ def stat_of(pid: int) -> Optional[Stat]:
     return Stat(fields[0].decode(), int(fields[3]), int(fields[19]))
 
 
-def is_alive(process: Identity, boot: str) -> bool:
+def is_alive(process: ProcessIdentity, boot: str) -> bool:
     """Whether that very process still runs."""
     stat = stat_of(process.pid) if process.boot == boot else None
     return stat is not None and stat.start == process.start and stat.state not in "ZX"
 
 
-def send(process: Identity, boot: str, number: int) -> None:
+def send(process: ProcessIdentity, boot: str, number: int) -> None:
     """Signal that very process, if it still runs."""
     if is_alive(process, boot):
         try:
@@ -77,7 +77,7 @@ def send(process: Identity, boot: str, number: int) -> None:
 class Suspect(NamedTuple):
     """By what the processes of a job are recognised."""
 
-    leader: Optional[Identity]  # of its session
+    leader: Optional[ProcessIdentity]  # of its session
     cgroup: str
 
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from submitter.backends.base import Finding, Sighting, Ticket
+from submitter.backends.base import Finding, JobRef, Observation
 from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
-from submitter.backends.commands import Programs, chunks
+from submitter.backends.commands import CommandRunner, chunks
 from submitter.backends.htcondor import parsing
 from submitter.backends.htcondor import submit_file as description
 from submitter.backends.htcondor.capacity import attribute_of, capacity
-from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.errors import submit_error
-from submitter.backends.htcondor.observations import Terms, ended, sighting_of
+from submitter.backends.htcondor.observations import Terms, ended, observe
 from submitter.backends.htcondor.options import load
 from submitter.backends.htcondor.parsing import Ad
 from submitter.backends.htcondor.request import JOB, POOL, commands, text
@@ -27,7 +27,7 @@ from submitter.backends.htcondor.spooling import (
     NEVER_WHOLE,
     OURS,
     SPOOLS,
-    Spool,
+    OutputFetcher,
     is_half,
 )
 from submitter.backends.htcondor.states import IDLE, REMOVED, RUNNING
@@ -52,7 +52,7 @@ DELETED = "the pod was deleted"
 _NONE_FOUND = "Couldn't find/"  # how a program says that there is no such job
 
 
-class HTCondor(CommandBackend):
+class HTCondorBackend(CommandBackend):
     """One access point of an HTCondor pool, as the user that the submitter runs as."""
 
     title = "HTCondor"
@@ -60,7 +60,7 @@ class HTCondor(CommandBackend):
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
-        self._commands = Commands(self._options, pool.directory, ask)
+        self._commands = HTCondorCommands(self._options, pool.directory, ask)
         rerun, shared = pool.build.script.rerun, self._options.shared
         if rerun and not shared:
             what = "must be false where options.shared is: two starts have no directory to meet in"
@@ -73,7 +73,7 @@ class HTCondor(CommandBackend):
         further = [f"Request{attribute_of(name)}" for name in self._options.resources.values()]
         self._wanted = ",".join((*parsing.ATTRIBUTES, *further))
         self._mine = f"{POOL} == {description.string(pool.name)}"
-        self._spool = Spool(self._commands, self._mine, self._options.stream)
+        self._spool = OutputFetcher(self._commands, self._mine, self._options.stream)
 
     @classmethod
     def needs_shared_directory(cls, pool: Pool) -> bool:
@@ -81,7 +81,7 @@ class HTCondor(CommandBackend):
         return pool.options.get("shared") is not False
 
     @property
-    def _programs(self) -> Programs:
+    def _programs(self) -> CommandRunner:
         return self._commands
 
     def check(self, job: Job) -> None:
@@ -145,57 +145,57 @@ class HTCondor(CommandBackend):
 
     # --- looking ------------------------------------------------------------------------------
 
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         rows = {ad.native: ad for ad in self._queue(self._mine)}
-        sightings: dict[str, Sighting] = {}
-        left: list[Ticket] = []
-        ours = [(rows[t.native], t.directory) for t in tickets if t.native in rows]
-        said = {ad.native: sighting_of(ad, self._terms) for ad, _ in ours}
+        observations: dict[str, Observation] = {}
+        left: list[JobRef] = []
+        ours = [(rows[t.native], t.directory) for t in refs if t.native in rows]
+        said = {ad.native: observe(ad, self._terms) for ad, _ in ours}
         coming = set()
         if self._remote:
             over = {native for native, seen in said.items() if seen and seen.phase == ENDED}
             coming = self._spool.fetch(ours, over)
             self._spool.give_up(ad for ad, _ in ours)
-        for ticket in tickets:
-            ad = rows.get(ticket.native)
-            if ad is None or ad.name != ticket.name:
-                left.append(ticket)
+        for ref in refs:
+            ad = rows.get(ref.native)
+            if ad is None or ad.name != ref.name:
+                left.append(ref)
                 continue
-            sighting = said[ticket.native]
+            observation = said[ref.native]
             # A state that is new, or an end whose last words are on their way: nothing changes.
-            if sighting is None or ticket.native in coming:
-                sighting = self._last_sighting(ticket.name)
-            sightings[ticket.name] = sighting
+            if observation is None or ref.native in coming:
+                observation = self._last_observation(ref.name)
+            observations[ref.name] = observation
         if left:
-            self._look_up(left, sightings)
-        self._explain([ad for ad, _ in ours], sightings)
+            self._look_up(left, observations)
+        self._explain([ad for ad, _ in ours], observations)
         if not self._options.shared:  # what has come until HTCondor said this is seen with it
-            for ticket in tickets:
-                self._arrivals.unpack(ticket.name)
-        self._last = dict(sightings)
-        return sightings
+            for ref in refs:
+                self._arrivals.unpack(ref.name)
+        self._last = dict(observations)
+        return observations
 
-    def _look_up(self, left: Sequence[Ticket], sightings: dict[str, Sighting]) -> None:
+    def _look_up(self, left: Sequence[JobRef], observations: dict[str, Observation]) -> None:
         """Jobs that are not in the queue any more."""
-        known = {ticket.native: ticket.name for ticket in left}
+        known = {ref.native: ref.name for ref in left}
         since_s = int(time.time()) - REMEMBERED_S
         try:
             constraint = f"{self._mine} && {parsing.among(known)}"
             rows = self._history(constraint, len(known), since_s)
         except BackendUnavailable:  # nobody could be asked: they stay what they were
             for name in known.values():
-                sightings[name] = self._last_sighting(name)
+                observations[name] = self._last_observation(name)
             return
         for ad in rows:
             if known.get(ad.native) == ad.name:
-                sightings[ad.name] = ended(ad)
+                observations[ad.name] = ended(ad)
 
-    def _explain(self, rows: Sequence[Ad], sightings: dict[str, Sighting]) -> None:
+    def _explain(self, rows: Sequence[Ad], observations: dict[str, Observation]) -> None:
         """Of one of the jobs that find no machine: which of its wishes none fulfils."""
         unmatched = [
             ad
             for ad in rows
-            if ad.status == IDLE and ad.text("LastRejMatchReason") and _waits(sightings, ad)
+            if ad.status == IDLE and ad.text("LastRejMatchReason") and _waits(observations, ad)
         ]
         if not unmatched:
             return
@@ -205,8 +205,8 @@ class HTCondor(CommandBackend):
             self._why = native, (words := self._analysis(native)), time.monotonic()
         for ad in unmatched:
             if words and ad.native == native:
-                seen = sightings[ad.name]
-                sightings[ad.name] = seen._replace(message=f"{seen.message}: {words}")
+                seen = observations[ad.name]
+                observations[ad.name] = seen._replace(message=f"{seen.message}: {words}")
 
     def _analysis(self, native: str) -> str:
         try:
@@ -217,29 +217,29 @@ class HTCondor(CommandBackend):
 
     # --- ending -------------------------------------------------------------------------------
 
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
         # HTCondor itself ends those that run when their grace period is over; once they have been
         # told, nothing ends them before that. One that has not been told is killed at once.
-        for natives in chunks(ticket.native for ticket in tickets):
+        for natives in chunks(ref.native for ref in refs):
             own = f"{self._mine} && {parsing.among(natives)}"
             if kill:
                 self._act("condor_vacate_job", f"{own} && JobStatus == {RUNNING}", "-fast")
             self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", DELETED)
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         """Nothing of ours stays in the queue."""
-        for natives in chunks(ticket.native for ticket in tickets):
+        for natives in chunks(ref.native for ref in refs):
             own = f"{self._mine} && {parsing.among(natives)}"
             self._act("condor_rm", f"{own} && JobStatus isnt 3", "-reason", WHY)
             if self._remote:  # those that were removed have stayed, to be fetched
                 gone = f"{own} && JobStatus == {REMOVED} && RemoteHost is undefined"
                 self._act("condor_rm", gone, "-forcex")
-        for ticket in tickets:
-            self._last.pop(ticket.name, None)
+        for ref in refs:
+            self._last.pop(ref.name, None)
             if not self._options.shared:
-                self._arrivals.forget(ticket.name)
-                forget(ticket.directory)
-        return {ticket.name for ticket in tickets}
+                self._arrivals.forget(ref.name)
+                forget(ref.directory)
+        return {ref.name for ref in refs}
 
     def _act(self, program: str, constraint: str, *arguments: str) -> None:
         try:
@@ -268,8 +268,8 @@ class HTCondor(CommandBackend):
         return capacity(self._commands, self._options, ours)
 
 
-def _waits(sightings: Mapping[str, Sighting], ad: Ad) -> bool:
-    return ad.name in sightings and sightings[ad.name].phase == QUEUED
+def _waits(observations: Mapping[str, Observation], ad: Ad) -> bool:
+    return ad.name in observations and observations[ad.name].phase == QUEUED
 
 
 def _age(ad: Ad) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.options import Options
 from submitter.backends.htcondor.parsing import MACHINE_ATTRIBUTES, Ad, table
 from submitter.backends.htcondor.states import RUNNING
@@ -15,7 +15,7 @@ PODS = 10_000
 _DYNAMIC = 'SlotType isnt "Dynamic"'  # those are parts of others
 
 
-def capacity(commands: Commands, options: Options, ours: Iterable[Ad]) -> dict[str, str]:
+def capacity(commands: HTCondorCommands, options: Options, ours: Iterable[Ad]) -> dict[str, str]:
     """All that is offered; raises ``BackendUnavailable``.
 
     ``ours``: our jobs in the queue, where only what is free is offered, and what they have.

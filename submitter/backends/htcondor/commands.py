@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from submitter.backends.commands import Programs
+from submitter.backends.commands import CommandRunner
 from submitter.backends.htcondor.options import Options
 from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import environment_with
 from submitter.tokens.token import make_tokens
 
 
-class Commands(Programs):
+class HTCondorCommands(CommandRunner):
     """The programs of one pool's HTCondor."""
 
     def __init__(self, options: Options, folder: str, ask: AskNats = not_connected) -> None:

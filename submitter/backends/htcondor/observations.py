@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Optional
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.backends.htcondor.parsing import Ad
 from submitter.backends.htcondor.spooling import is_half
 from submitter.backends.htcondor.states import (
@@ -42,7 +42,7 @@ class Terms(NamedTuple):
         return max(started, abs(ad.number("NumShadowStarts") - ad.refusals()))
 
 
-def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:
+def observe(ad: Ad, terms: Terms) -> Optional[Observation]:
     """Of a job in the queue; None for a state that nobody knows here."""
     state = STATES.get(ad.status)
     if state is None:
@@ -54,10 +54,10 @@ def sighting_of(ad: Ad, terms: Terms) -> Optional[Sighting]:
     is_gone = ad.status == REMOVED and not ad.text("RemoteHost")  # nothing of it runs any more
     if ad.status == COMPLETED or (terms.kept and is_gone):
         return ended(ad)
-    return Sighting(STARTED)  # a removed one, too: its script is being told to end
+    return Observation(STARTED)  # a removed one, too: its script is being told to end
 
 
-def ended(ad: Ad) -> Sighting:
+def ended(ad: Ad) -> Observation:
     """Of a job that is over: finished, or removed.
 
     One that was taken out of the queue after it had finished is both, and keeps the end it had.
@@ -65,15 +65,15 @@ def ended(ad: Ad) -> Sighting:
     if ad.status == COMPLETED or (ad.number("CompletionDate") and "ExitCode" in ad.values):
         code, how = _exit(ad)
         at_ms = ad.number("CompletionDate") * 1000
-        return Sighting(ENDED, "", f"HTCondor: Completed: {how}", exit_code=code, at_ms=at_ms)
+        return Observation(ENDED, "", f"HTCondor: Completed: {how}", exit_code=code, at_ms=at_ms)
     at_ms = ad.number("EnteredCurrentStatus") * 1000
     if ad.status == REMOVED:
         words = f"HTCondor: Removed: {ad.text('RemoveReason') or 'it names no reason'}"
         if is_half(ad):
-            return Sighting(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)
-        return Sighting(ENDED, "Removed", words, exit_code=TERM_CODE, at_ms=at_ms)
+            return Observation(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)
+        return Observation(ENDED, "Removed", words, exit_code=TERM_CODE, at_ms=at_ms)
     words = f"HTCondor: it left the queue in state {ad.status}"
-    return Sighting(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)
+    return Observation(ENDED, "Lost", words, exit_code=1, at_ms=at_ms, lost=True)
 
 
 def _exit(ad: Ad) -> tuple[int, str]:
@@ -83,21 +83,21 @@ def _exit(ad: Ad) -> tuple[int, str]:
     return ad.number("ExitCode"), f"exit code {ad.number('ExitCode')}"
 
 
-def _idle(ad: Ad, terms: Terms) -> Sighting:
+def _idle(ad: Ad, terms: Terms) -> Observation:
     starts = terms.starts(ad)
     if not starts:
         told = ad.text("LastRejMatchReason")
-        return Sighting(QUEUED, "Idle", f"HTCondor: {told}" if told else "HTCondor: Idle")
+        return Observation(QUEUED, "Idle", f"HTCondor: {told}" if told else "HTCondor: Idle")
     why = ad.text("VacateReason") or "it lost its machine"
     if not terms.rerun:  # its requirements keep it from any machine
         at_ms = ad.number("EnteredCurrentStatus") * 1000
         words = f"HTCondor: Idle again: {why}; this site runs no job a second time"
-        return Sighting(ENDED, "Evicted", words, exit_code=TERM_CODE, at_ms=at_ms)
+        return Observation(ENDED, "Evicted", words, exit_code=TERM_CODE, at_ms=at_ms)
     times = "once" if starts == 1 else f"{starts} times"
-    return Sighting(QUEUED, "Evicted", f"HTCondor: {why} (started {times})", requeued=True)
+    return Observation(QUEUED, "Evicted", f"HTCondor: {why} (started {times})", requeued=True)
 
 
-def _held(ad: Ad, terms: Terms) -> Sighting:
+def _held(ad: Ad, terms: Terms) -> Observation:
     code = ad.number("HoldReasonCode")
     hold = HOLDS.get(code, UNKNOWN_HOLD)
     words = f"HTCondor: Held: {hold.words}: {ad.text('HoldReason') or 'it names no reason'}"
@@ -108,7 +108,7 @@ def _held(ad: Ad, terms: Terms) -> Sighting:
         action, words = FAILED, f"{words} (held {ad.number('NumHolds')} times)"
     if action == FAILED:
         at_ms = ad.number("EnteredCurrentStatus") * 1000
-        return Sighting(ENDED, hold.reason, words, exit_code=hold.exit_code, at_ms=at_ms)
+        return Observation(ENDED, hold.reason, words, exit_code=hold.exit_code, at_ms=at_ms)
     if action == RELEASED:
         words = f"{words}; it is released again"
-    return Sighting(QUEUED, "Held", words, requeued=bool(starts))
+    return Observation(QUEUED, "Held", words, requeued=bool(starts))

@@ -21,7 +21,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
-class Programs:
+class HTCondorPrograms:
     """HTCondor's own programs: names to be found on PATH, or absolute paths."""
 
     condor_submit: Argument = "condor_submit"
@@ -58,7 +58,7 @@ class Remote:
 class Options:
     """All of them; none has to be given."""
 
-    programs: Programs = field(default_factory=Programs)
+    programs: HTCondorPrograms = field(default_factory=HTCondorPrograms)
     """HTCondor's own programs: names to be found on PATH, or absolute paths."""
     prefix: tuple[Argument, ...] = ()
     """Words put before each of these programs, such as a wrapper and its options."""

@@ -12,7 +12,7 @@ import shutil
 import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 
-from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.parsing import Ad, among
 from submitter.backends.htcondor.states import HELD, IDLE, REMOVED
 from submitter.common.errors import BackendUnavailable, CommandFailed
@@ -33,10 +33,10 @@ SPOOLS = f"JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
 RELEASED_S = 60  # after condor_submit has ended well its job is released at once
 
 
-class Spool:
+class OutputFetcher:
     """What of a pool's jobs has been fetched, as one process has seen it."""
 
-    def __init__(self, commands: Commands, mine: str, stream: bool) -> None:
+    def __init__(self, commands: HTCondorCommands, mine: str, stream: bool) -> None:
         self._commands = commands
         self._mine = mine
         self._stream = stream

@@ -22,7 +22,7 @@ FAILED = "failed"
 WAITS = "waits"
 
 
-class State(NamedTuple):
+class HTCondorState(NamedTuple):
     """What a state of HTCondor's (JobStatus) means here."""
 
     name: str
@@ -30,16 +30,18 @@ class State(NamedTuple):
     words: str
 
 
-STATES: Mapping[int, State] = {
-    IDLE: State("Idle", QUEUED, "it waits for a machine, or, after an eviction, for another one"),
-    RUNNING: State("Running", STARTED, "it has a machine"),
-    REMOVED: State(
+STATES: Mapping[int, HTCondorState] = {
+    IDLE: HTCondorState(
+        "Idle", QUEUED, "it waits for a machine, or, after an eviction, for another one"
+    ),
+    RUNNING: HTCondorState("Running", STARTED, "it has a machine"),
+    REMOVED: HTCondorState(
         "Removed", ENDED, "somebody removed it; while its script ends it counts as started"
     ),
-    COMPLETED: State("Completed", ENDED, "its script has ended"),
-    HELD: State("Held", QUEUED, "see below"),
-    TRANSFERRING: State("Transferring Output", STARTED, "its files are on their way back"),
-    SUSPENDED: State("Suspended", STARTED, "its machine has stopped it for a while"),
+    COMPLETED: HTCondorState("Completed", ENDED, "its script has ended"),
+    HELD: HTCondorState("Held", QUEUED, "see below"),
+    TRANSFERRING: HTCondorState("Transferring Output", STARTED, "its files are on their way back"),
+    SUSPENDED: HTCondorState("Suspended", STARTED, "its machine has stopped it for a while"),
 }
 
 

@@ -18,12 +18,12 @@ import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
-from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.base import Backend, JobRef, Observation
 from submitter.backends.kubernetes import capacity as kubernetes_capacity
 from submitter.backends.kubernetes import options as kubernetes_options
 from submitter.backends.kubernetes import states as kubernetes_states
-from submitter.backends.kubernetes.client import Api, Refused
-from submitter.backends.kubernetes.logs import Logs
+from submitter.backends.kubernetes.client import Api, ApiRefused
+from submitter.backends.kubernetes.logs import PodLogs
 from submitter.backends.kubernetes.pods import Pods
 from submitter.common.errors import (
     BackendUnavailable,
@@ -48,23 +48,23 @@ CONFLICT = 409
 PATIENCE_S = 60.0  # for the logs of a pod that has ended
 
 
-class Kubernetes(Backend):
+class KubernetesBackend(Backend):
     """One namespace of one cluster."""
 
     settle_s = 2.0
     visible_after_s = 30.0  # a request that was given up here may still arrive there
     lost_after_s = 10.0
-    brings_logs = True
+    fetches_logs = True
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = kubernetes_options.load(pool)
         where = f"pool {pool.name}: options"
         self._api = Api(self._options.kubeconfig, self._options.namespace, where)
-        self._logs = Logs(self._api)
+        self._logs = PodLogs(self._api)
         self._lock = threading.Lock()
         self._said: dict[tuple[str, str], str] = {}  # the last record of each stream
-        self._gone: dict[str, Sighting] = {}
+        self._gone: dict[str, Observation] = {}
         self._silent: dict[str, float] = {}  # since when the logs of one that has ended fail
         self._made: Optional[Pods] = None
 
@@ -112,7 +112,7 @@ class Kubernetes(Backend):
             there = self._create(pod)
             self._pods.note(there)
             self._complete(there, objects)
-        except Refused as refused:
+        except ApiRefused as refused:
             self._take_back(job.name)
             raise SubmitRefused(str(refused)) from None
         except BackendUnavailable as error:
@@ -145,7 +145,7 @@ class Kubernetes(Backend):
         name = pod["metadata"]["name"]
         try:
             return self._api.create("pods", pod)
-        except Refused as refused:
+        except ApiRefused as refused:
             if "exceeded quota" in str(refused):
                 raise NoRoom(str(refused)) from None
             there = self._api.get("pods", name) if refused.status == CONFLICT else None
@@ -164,7 +164,7 @@ class Kubernetes(Backend):
             one["metadata"] = {"name": one["metadata"]["name"], "ownerReferences": [owner]}
             try:
                 self._api.create(PLURALS[one["kind"]], one)
-            except Refused as refused:
+            except ApiRefused as refused:
                 if refused.status != CONFLICT:
                     raise
         change = {"spec": {"schedulingGates": [{"$patch": "delete", "name": GATE}]}}
@@ -174,7 +174,7 @@ class Kubernetes(Backend):
         """A pod that cannot have what belongs to it."""
         try:
             self._api.delete("pods", name, 0)
-        except (Refused, BackendUnavailable) as error:
+        except (ApiRefused, BackendUnavailable) as error:
             logger.warning("pool=%s job=%s: it stays: %s", self.pool.name, name, error)
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
@@ -186,22 +186,22 @@ class Kubernetes(Backend):
                     continue
                 made = _manifests(self._job_directory(name)) or {"objects": []}
                 self._complete(there, [o for o in made["objects"] if o["kind"] in PLURALS])
-            except Refused as refused:
+            except ApiRefused as refused:
                 raise BackendUnavailable(str(refused)) from None
             found[name] = self._native(name)
         return found
 
     # --- looking --------------------------------------------------------------------------------
 
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         known = self._pods.known()
         found = {}
-        for ticket in tickets:
-            pod = known.get(ticket.name)
+        for ref in refs:
+            pod = known.get(ref.name)
             if pod is not None:
-                found[ticket.name] = kubernetes_states.sighting(pod)
-            elif ticket.name in self._gone:
-                found[ticket.name] = self._gone[ticket.name]
+                found[ref.name] = kubernetes_states.observation(pod)
+            elif ref.name in self._gone:
+                found[ref.name] = self._gone[ref.name]
         return found
 
     def _hear(self, pod: Json, gone: bool) -> None:
@@ -233,7 +233,7 @@ class Kubernetes(Backend):
             os.rename(f"{target}.tmp", target)
             self._said[name, line.stream] = line.values
 
-    def bring_logs(self, name: str, container: str) -> bool:
+    def fetch_logs(self, name: str, container: str) -> bool:
         pod = self._pods.known().get(name) or {}
         told = kubernetes_states.containers(pod)
         return all(self._bring(name, one, now=False) for one in told if one["name"] == container)
@@ -247,22 +247,22 @@ class Kubernetes(Backend):
 
     # --- ending ---------------------------------------------------------------------------------
 
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
-        for ticket in tickets:
-            self._delete(ticket.name, 0 if kill else None)
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
+        for ref in refs:
+            self._delete(ref.name, 0 if kill else None)
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         """What a pod has logged is brought here before it goes, with all that belongs to it."""
         known = self._pods.known()
         clean = set()
-        for ticket in tickets:
-            pod = known.get(ticket.name)
+        for ref in refs:
+            pod = known.get(ref.name)
             if pod is not None:
-                if not self._has_last_words(ticket.name, pod):
+                if not self._has_last_words(ref.name, pod):
                     continue
-                self._delete(ticket.name, None)
-            self._forget(ticket)
-            clean.add(ticket.name)
+                self._delete(ref.name, None)
+            self._forget(ref)
+            clean.add(ref.name)
         return clean
 
     def _has_last_words(self, name: str, pod: Json) -> bool:
@@ -282,17 +282,17 @@ class Kubernetes(Backend):
         logger.warning("pool=%s job=%s: its log is lost: %s", self.pool.name, name, words)
         return True
 
-    def _forget(self, ticket: Ticket) -> None:
-        self._silent.pop(ticket.name, None)
-        self._logs.forget(ticket.directory)
-        self._gone.pop(ticket.name, None)
-        for key in [key for key in self._said if key[0] == ticket.name]:
+    def _forget(self, ref: JobRef) -> None:
+        self._silent.pop(ref.name, None)
+        self._logs.forget(ref.directory)
+        self._gone.pop(ref.name, None)
+        for key in [key for key in self._said if key[0] == ref.name]:
             self._said.pop(key, None)
 
     def _delete(self, name: str, grace_s: Optional[int]) -> None:
         try:
             self._api.delete("pods", name, grace_s)
-        except Refused as refused:
+        except ApiRefused as refused:
             raise BackendUnavailable(str(refused)) from None
 
     def tidy(self) -> None:
@@ -303,7 +303,7 @@ class Kubernetes(Backend):
     def capacity(self) -> dict[str, str]:
         try:
             return kubernetes_capacity.capacity(self._api, self._options, self.pool.resources)
-        except Refused as refused:
+        except ApiRefused as refused:
             raise BackendUnavailable(str(refused)) from None
 
 

@@ -28,7 +28,7 @@ CONNECT_S, READ_S = 5, 20
 _WITHOUT_RIGHTS = re.compile(r'User ".*" cannot \w+ resource')
 
 
-class Refused(SubmitterError):
+class ApiRefused(SubmitterError):
     """The API server has understood, and says no."""
 
     def __init__(self, what: str, status: int, words: str) -> None:
@@ -57,7 +57,7 @@ class Api:
         """The object, or None if there is none."""
         try:
             return self._call("GET", f"{self._namespaced}/{plural}/{name}", f"{plural}/{name}")
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status == 404:
                 return None
             raise
@@ -74,7 +74,7 @@ class Api:
             body["gracePeriodSeconds"] = grace_s
         try:
             self._call("DELETE", f"{self._namespaced}/{plural}/{name}", f"{plural}/{name}", body)
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status != 404:
                 raise
 
@@ -124,4 +124,4 @@ def _error_of(failure: Failure) -> SubmitterError:
     rights = status == 403 and _WITHOUT_RIGHTS.search(reason)
     if status <= OK or status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
         return BackendUnavailable(one_line(f"{what}: {reason}"))
-    return Refused(what, status, reason)
+    return ApiRefused(what, status, reason)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import BinaryIO, NamedTuple, Optional
 
-from submitter.backends.kubernetes.client import Api, Refused
+from submitter.backends.kubernetes.client import Api, ApiRefused
 from submitter.common.filelock import locked
 from submitter.store.journal import read
 from submitter.store.log_files import path_of
@@ -35,7 +35,7 @@ class Seen(NamedTuple):
     same: int = 0  # so many of its last lines have that time
 
 
-class Logs:
+class PodLogs:
     """The logs of one pool's pods, as one process has asked for them so far."""
 
     def __init__(self, api: Api) -> None:
@@ -73,7 +73,7 @@ class Logs:
             asked["sinceTime"] = seen.last
         try:
             written = _write(path, seen, self._api.log(pod, asked))
-        except Refused:
+        except ApiRefused:
             written = None
         if written is None:  # it has not begun, or is gone, or its node does not know it yet
             return False

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Callable, Optional
 
-from submitter.backends.kubernetes.client import Api, Refused
+from submitter.backends.kubernetes.client import Api, ApiRefused
 from submitter.common.errors import BackendUnavailable, SubmitterError
 from templates.kube_api.client import Json
 
@@ -98,7 +98,7 @@ class Pods:
                 version = item["metadata"]["resourceVersion"]
                 if kind != "BOOKMARK":
                     self._take(_slim(item), kind == "DELETED")
-        except Refused as refused:
+        except ApiRefused as refused:
             if refused.status == GONE:
                 return ""
             raise

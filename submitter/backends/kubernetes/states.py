@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, NamedTuple
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from templates.job.status import ENDED, QUEUED, STARTED
 
 Json = Mapping[str, Any]
@@ -29,28 +29,30 @@ class Line(NamedTuple):
     values: str  # KEY=VALUE ...
 
 
-def sighting(pod: Json) -> Sighting:
+def observation(pod: Json) -> Observation:
     """What the cluster says of the whole job."""
     status = pod.get("status") or {}
     if status.get("phase") in _OVER:
-        return Sighting(ENDED, "", _words(status), exit_code(pod), finished_ms(pod))
+        return Observation(ENDED, "", _words(status), exit_code(pod), finished_ms(pod))
     if status.get("startTime"):
-        return Sighting(STARTED)
+        return Observation(STARTED)
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             gates = [gate["name"] for gate in (pod.get("spec") or {}).get("schedulingGates") or ()]
             words = [condition.get("message") or "", ", ".join(gates)]
-            return Sighting(QUEUED, condition.get("reason") or "", ": ".join(filter(None, words)))
-    return Sighting(QUEUED)
+            return Observation(
+                QUEUED, condition.get("reason") or "", ": ".join(filter(None, words))
+            )
+    return Observation(QUEUED)
 
 
-def deleted(pod: Json) -> Sighting:
+def deleted(pod: Json) -> Observation:
     """Of one that is gone, by whomever: its last words."""
-    last = sighting(pod)
+    last = observation(pod)
     if last.phase == ENDED:
         return last
     words = _words(pod.get("status") or {}) or "the pod was deleted in the site's cluster"
-    return Sighting(ENDED, "", words, 137)
+    return Observation(ENDED, "", words, 137)
 
 
 def run_of(pod: Json) -> int:

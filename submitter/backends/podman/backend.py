@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from submitter.backends.base import Finding
-from submitter.backends.host.backend import Host
+from submitter.backends.host.backend import HostBackend
 from submitter.backends.host.processes import Suspect
 from submitter.common import command
 from submitter.common.errors import BackendUnavailable, CommandFailed
@@ -36,7 +36,7 @@ class Left(NamedTuple):
     directory: str  # of its job
 
 
-class Podman(Host):
+class PodmanBackend(HostBackend):
     """The machine that the submitter runs on, with podman."""
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:

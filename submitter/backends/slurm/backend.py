@@ -11,14 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Optional
 
-from submitter.backends.base import Sighting, Ticket
+from submitter.backends.base import JobRef, Observation
 from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
-from submitter.backends.commands import Programs, chunks
+from submitter.backends.commands import CommandRunner, chunks
 from submitter.backends.slurm import parsing
 from submitter.backends.slurm.capacity import capacity
-from submitter.backends.slurm.commands import Commands
+from submitter.backends.slurm.commands import SlurmCommands
 from submitter.backends.slurm.errors import is_policy, is_trouble, submit_error
-from submitter.backends.slurm.observations import sighting_of
+from submitter.backends.slurm.observations import observe
 from submitter.backends.slurm.options import load
 from submitter.backends.slurm.parsing import Row
 from submitter.backends.slurm.request import request, script
@@ -41,7 +41,7 @@ STUCK_S = 120.0  # and one that takes so long is taken for one: its node is away
 _OF_ONE_JOB = "Kill job error on job id"  # it has ended, or has not begun
 
 
-class Slurm(CommandBackend):
+class SlurmBackend(CommandBackend):
     """One Slurm cluster, as the user that the submitter runs as."""
 
     title = "Slurm"
@@ -49,12 +49,12 @@ class Slurm(CommandBackend):
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
         self._options = load(pool.options, pool.name)
-        self._commands = Commands(self._options)
+        self._commands = SlurmCommands(self._options)
         self._completing: dict[str, float] = {}  # since when
         self._looks_back = False  # whether the next squeue shows jobs that have ended, too
 
     @property
-    def _programs(self) -> Programs:
+    def _programs(self) -> CommandRunner:
         return self._commands
 
     def check(self, job: Job) -> None:
@@ -110,24 +110,24 @@ class Slurm(CommandBackend):
 
     # --- looking ------------------------------------------------------------------------------
 
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         rows = self._queue(self._looks_back)
-        sightings: dict[str, Sighting] = {}
-        left: list[Ticket] = []
-        for ticket in tickets:
-            row = rows.get(ticket.native)
-            if row is None or row.name != ticket.name:  # numbers may be given out again
-                left.append(ticket)
+        observations: dict[str, Observation] = {}
+        left: list[JobRef] = []
+        for ref in refs:
+            row = rows.get(ref.native)
+            if row is None or row.name != ref.name:  # numbers may be given out again
+                left.append(ref)
                 continue
-            sightings[ticket.name] = sighting = self._sight(row, ticket)
-            if self._ends_slowly(row) and sighting.phase != ENDED:
-                left.append(ticket)
+            observations[ref.name] = observation = self._sight(row, ref)
+            if self._ends_slowly(row) and observation.phase != ENDED:
+                left.append(ref)
         if left:
-            self._look_up(left, sightings)
-        known = {ticket.name for ticket in tickets}
-        self._last = {name: seen for name, seen in sightings.items() if name in known}
+            self._look_up(left, observations)
+        known = {ref.name for ref in refs}
+        self._last = {name: seen for name, seen in observations.items() if name in known}
         self._completing = {n: since for n, since in self._completing.items() if n in known}
-        return sightings
+        return observations
 
     def _queue(self, looks_back: bool = False) -> dict[str, Row]:
         """All jobs of the user that wait or run; with those that ended lately, if asked for."""
@@ -138,10 +138,10 @@ class Slurm(CommandBackend):
         answer = self._commands.ask("squeue", *asked, "-O", parsing.QUEUE_FORMAT)
         return {row.number: row for row in parsing.queue_rows(answer)}
 
-    def _sight(self, row: Row, ticket: Ticket) -> Sighting:
-        found = sighting_of(row, ticket.directory, self._options.warning_s)
+    def _sight(self, row: Row, ref: JobRef) -> Observation:
+        found = observe(row, ref.directory, self._options.warning_s)
         if found is None:  # a state that is new: nothing changes
-            return self._last_sighting(row.name)
+            return self._last_observation(row.name)
         return found
 
     def _ends_slowly(self, row: Row) -> bool:
@@ -151,42 +151,42 @@ class Slurm(CommandBackend):
         since = self._completing.setdefault(row.name, time.monotonic())
         return time.monotonic() - since > COMPLETING_S
 
-    def _look_up(self, left: Sequence[Ticket], sightings: dict[str, Sighting]) -> None:
+    def _look_up(self, left: Sequence[JobRef], observations: dict[str, Observation]) -> None:
         """Jobs that are not in the queue, or do not get out of it."""
         rows: Optional[dict[str, Row]] = {}
         if self._commands.has_accounting():
             rows = self._accounted(left)
         unknown = False
-        for ticket in left:
-            row = rows.get(ticket.native) if rows is not None else None
-            if row is not None and row.name != ticket.name:
+        for ref in left:
+            row = rows.get(ref.native) if rows is not None else None
+            if row is not None and row.name != ref.name:
                 row = None
-            sighting = None
+            observation = None
             if row is not None:
                 warning_s = self._options.warning_s
-                sighting = sighting_of(row, ticket.directory, warning_s)
-            if sighting is not None and sighting.phase == ENDED:
+                observation = observe(row, ref.directory, warning_s)
+            if observation is not None and observation.phase == ENDED:
                 # Who cancels a job is named, unless it is a controller that has lost it.
                 forgotten = row is not None and row.state.strip() == "CANCELLED"
-                lost = sighting.lost or forgotten
-                sightings[ticket.name] = sighting._replace(lost=lost)
-            elif ticket.name in sightings:
-                self._give_up_waiting(ticket.name, sightings)
+                lost = observation.lost or forgotten
+                observations[ref.name] = observation._replace(lost=lost)
+            elif ref.name in observations:
+                self._give_up_waiting(ref.name, observations)
             else:
                 unknown = True
                 if rows is None:  # nobody could be asked: it stays what it was
-                    sightings[ticket.name] = self._last_sighting(ticket.name)
+                    observations[ref.name] = self._last_observation(ref.name)
         self._looks_back = unknown
 
-    def _give_up_waiting(self, name: str, sightings: dict[str, Sighting]) -> None:
+    def _give_up_waiting(self, name: str, observations: dict[str, Observation]) -> None:
         """A job that neither ends nor goes on: its node is away, and may never come back."""
         if time.monotonic() - self._completing.get(name, time.monotonic()) > STUCK_S:
             words = "Slurm: COMPLETING: its node does not answer"
-            sightings[name] = Sighting(ENDED, "NodeFail", words, exit_code=1)
+            observations[name] = Observation(ENDED, "NodeFail", words, exit_code=1)
 
-    def _accounted(self, tickets: Sequence[Ticket]) -> Optional[dict[str, Row]]:
+    def _accounted(self, refs: Sequence[JobRef]) -> Optional[dict[str, Row]]:
         """What sacct says of jobs, by number; None when it cannot be asked."""
-        numbers = [ticket.native for ticket in tickets if ticket.native.isdigit()]
+        numbers = [ref.native for ref in refs if ref.native.isdigit()]
         if not numbers:
             return {}
         try:
@@ -200,11 +200,11 @@ class Slurm(CommandBackend):
 
     # --- ending -------------------------------------------------------------------------------
 
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
         rows = self._queue()
-        own = [t for t in tickets if t.native in rows and rows[t.native].name == t.name]
-        waiting = [ticket.native for ticket in own if _waits(rows[ticket.native])]
-        for numbers in chunks(ticket.native for ticket in own):
+        own = [t for t in refs if t.native in rows and rows[t.native].name == t.name]
+        waiting = [ref.native for ref in own if _waits(rows[ref.native])]
+        for numbers in chunks(ref.native for ref in own):
             if kill:
                 self._cancel(numbers)
                 continue
@@ -220,14 +220,14 @@ class Slurm(CommandBackend):
             if _OF_ONE_JOB not in str(error) or is_trouble(str(error)):
                 raise BackendUnavailable(str(error)) from None
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         """A job that is over, and that Slurm would start again, has to leave the queue."""
-        again = [t.native for t in tickets if self._last_sighting(t.name).requeued]
+        again = [t.native for t in refs if self._last_observation(t.name).requeued]
         for numbers in chunks(again):
             self._cancel(["--state=PENDING", *numbers])
-        for ticket in tickets:
-            self._last.pop(ticket.name, None)
-        return {ticket.name for ticket in tickets}
+        for ref in refs:
+            self._last.pop(ref.name, None)
+        return {ref.name for ref in refs}
 
     # --- room ---------------------------------------------------------------------------------
 

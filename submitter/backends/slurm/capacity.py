@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Optional
 
 from submitter.backends.slurm import parsing
-from submitter.backends.slurm.commands import Commands
+from submitter.backends.slurm.commands import SlurmCommands
 from submitter.backends.slurm.options import Options
 from submitter.backends.slurm.parsing import Node, Used
 from submitter.common.errors import BackendUnavailable
@@ -23,7 +23,7 @@ _LIMITS_OF_USER = ("MaxJobs", "MaxSubmit", "MaxSubmitJobs", "GrpJobs", "GrpSubmi
 _LIMITS_OF_QOS = ("MaxJobsPU", "MaxSubmitPU", "MaxSubmitJobsPU", "GrpJobs", "GrpSubmit")
 
 
-def capacity(commands: Commands, options: Options) -> dict[str, str]:
+def capacity(commands: SlurmCommands, options: Options) -> dict[str, str]:
     """All that is offered; raises ``BackendUnavailable``."""
     nodes = _nodes(commands, options)
     usable = [node for node in nodes.values() if is_usable(node.state)]
@@ -47,7 +47,7 @@ def is_usable(state: str) -> bool:
 # --- nodes ---------------------------------------------------------------------------------------
 
 
-def _nodes(commands: Commands, options: Options) -> Mapping[str, Node]:
+def _nodes(commands: SlurmCommands, options: Options) -> Mapping[str, Node]:
     names = options.partitions or tuple(f.partition for f in options.flavors if f.partition)
     wanted = ",".join(dict.fromkeys(names)) or _default_partition(commands)
     chosen = ["-p", wanted] if wanted else []
@@ -55,7 +55,7 @@ def _nodes(commands: Commands, options: Options) -> Mapping[str, Node]:
     return parsing.nodes(answer)
 
 
-def _default_partition(commands: Commands) -> str:
+def _default_partition(commands: SlurmCommands) -> str:
     names = [name.strip() for name in commands.ask("sinfo", "-h", "-o", "%P").splitlines()]
     return next((name[:-1] for name in names if name.endswith("*")), "")
 
@@ -108,7 +108,7 @@ def _resource(gres: str, names: Mapping[str, str]) -> Optional[str]:
 # --- the number of jobs --------------------------------------------------------------------------
 
 
-def _jobs(commands: Commands, options: Options) -> int:
+def _jobs(commands: SlurmCommands, options: Options) -> int:
     """The smallest limit of the user's; of several QoS the sum; else what Slurm holds at all."""
     most = _number(commands.configuration().get("MaxJobCount", "")) or 10000
     if not commands.has_accounting():

@@ -6,7 +6,7 @@ import os
 import pwd
 import time
 
-from submitter.backends.commands import Programs
+from submitter.backends.commands import CommandRunner
 from submitter.backends.slurm.options import Options
 from submitter.backends.slurm.parsing import TIMES, configuration
 from submitter.config.settings import environment_with
@@ -16,7 +16,7 @@ _FOREIGN = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_", "SR
 _CONFIGURATION_S = 600.0  # how long Slurm's configuration is taken for what it was
 
 
-class Commands(Programs):
+class SlurmCommands(CommandRunner):
     """The programs of one pool's Slurm."""
 
     def __init__(self, options: Options) -> None:

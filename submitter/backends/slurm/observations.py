@@ -6,12 +6,12 @@ import os
 import re
 from typing import Optional
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.backends.slurm.parsing import Row, exit_code_of
 from submitter.backends.slurm.states import (
     OOM_CODE,
     STATES,
-    State,
+    SlurmState,
     first_word,
     state_of,
     waiting_words,
@@ -33,7 +33,7 @@ EARLY_S = 60  # a warning may come so much earlier than asked for (sbatch(1), --
 _PUT_BACK = ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
-def sighting_of(row: Row, directory: str = "", warning_s: int = 0) -> Optional[Sighting]:
+def observe(row: Row, directory: str = "", warning_s: int = 0) -> Optional[Observation]:
     """None for a state that nobody knows here.
 
     ``directory`` is the job's; ``warning_s``, how long before its time limit it is told to end.
@@ -44,13 +44,13 @@ def sighting_of(row: Row, directory: str = "", warning_s: int = 0) -> Optional[S
     if row.state == "FAILED" and row.exit_code == _KILLED and _over_memory(f"{directory}/output"):
         state = STATES["OUT_OF_MEMORY"]
     if state.phase == STARTED:
-        return Sighting(STARTED)
+        return Observation(STARTED)
     if state.phase == QUEUED:
         return _waiting(row, state)
-    return _ended(row, state)._replace(if_told=_warned(row, warning_s))
+    return _ended(row, state)._replace(if_terminated=_warned(row, warning_s))
 
 
-def _waiting(row: Row, state: State) -> Sighting:
+def _waiting(row: Row, state: SlurmState) -> Observation:
     reason, words = waiting_words(row.reason)
     if state.reason:
         reason = state.reason
@@ -59,10 +59,10 @@ def _waiting(row: Row, state: State) -> Sighting:
         times = "once" if row.restarts == 1 else f"{row.restarts} times"
         words = f"{words or 'Slurm'} (put back into the queue {times})"
     again = row.restarts > 0 or first_word(row.state) in _PUT_BACK
-    return Sighting(QUEUED, reason, words, requeued=again)
+    return Observation(QUEUED, reason, words, requeued=again)
 
 
-def _ended(row: Row, state: State) -> Sighting:
+def _ended(row: Row, state: SlurmState) -> Observation:
     code = exit_code_of(row.exit_code)
     words = state.words
     if state is STATES["FAILED"]:
@@ -70,7 +70,7 @@ def _ended(row: Row, state: State) -> Sighting:
     told = f" (exit code {row.exit_code})" if code else ""
     if state.exit_code == OOM_CODE:
         code = OOM_CODE
-    return Sighting(
+    return Observation(
         ENDED,
         state.reason,
         f"Slurm: {row.state}{told}: {words}",

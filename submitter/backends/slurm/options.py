@@ -20,7 +20,7 @@ Program = Argument
 
 
 @dataclass(frozen=True)
-class Programs:
+class SlurmPrograms:
     """Slurm's own programs: names to be found on PATH, or absolute paths."""
 
     sbatch: Program = "sbatch"
@@ -73,7 +73,7 @@ class Flavor:
 class Options:
     """All of them; none has to be given."""
 
-    programs: Programs = field(default_factory=Programs)
+    programs: SlurmPrograms = field(default_factory=SlurmPrograms)
     """Slurm's own programs: names to be found on PATH, or absolute paths."""
     prefix: tuple[Argument, ...] = ()
     """Words put before each of these programs, such as a wrapper and its options."""

@@ -55,7 +55,7 @@ class Needs(NamedTuple):
     wall_time_s: int  # 0: as long as it takes
 
 
-class Request(NamedTuple):
+class SbatchRequest(NamedTuple):
     """A job in Slurm's words."""
 
     options: Options
@@ -63,7 +63,7 @@ class Request(NamedTuple):
     needs: Needs
 
 
-def request(job: Job, pool: Pool, site: SiteOptions) -> Request:
+def request(job: Job, pool: Pool, site: SiteOptions) -> SbatchRequest:
     """What a job asks Slurm for; ``Forbidden`` if the site does not give that."""
     _check_annotations(job)
     own = _own_options(job, pool)
@@ -76,7 +76,7 @@ def request(job: Job, pool: Pool, site: SiteOptions) -> Request:
         why = next(_misfits(flavor, job, own, needs), "")
         if not why:
             _check_policy(job, needs, pool)
-            return Request(_with_time(options, job, flavor, site), flavor.name, needs)
+            return SbatchRequest(_with_time(options, job, flavor, site), flavor.name, needs)
         misfits.append(f"{flavor.name} {why}")
     raise Forbidden(f"fits into no flavor of this pool: {'; '.join(misfits)}")
 

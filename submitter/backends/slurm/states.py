@@ -16,7 +16,7 @@ OOM_CODE = 137
 TERM_CODE = 143
 
 
-class State(NamedTuple):
+class SlurmState(NamedTuple):
     """What a state of Slurm's means here."""
 
     phase: str
@@ -30,42 +30,44 @@ class State(NamedTuple):
     """Of a job that has ended: whether Slurm, not the job, is to blame."""
 
 
-STATES: Mapping[str, State] = {
+STATES: Mapping[str, SlurmState] = {
     # It waits.
-    "PENDING": State(QUEUED),
-    "CONFIGURING": State(QUEUED, "Configuring", "its nodes are being made ready"),
-    "POWER_UP_NODE": State(QUEUED, "Configuring", "its nodes are being switched on"),
-    "REQUEUED": State(QUEUED, "Requeued", "it is being put back into the queue"),
-    "REQUEUE_FED": State(QUEUED, "Requeued", "a federation puts it back into the queue"),
-    "REQUEUE_HOLD": State(QUEUED, "Held", "it was put back into the queue, and is held there"),
-    "SPECIAL_EXIT": State(QUEUED, "Held", "it was put back into the queue, marked and held"),
-    "RESV_DEL_HOLD": State(QUEUED, "Held", "its reservation was deleted"),
+    "PENDING": SlurmState(QUEUED),
+    "CONFIGURING": SlurmState(QUEUED, "Configuring", "its nodes are being made ready"),
+    "POWER_UP_NODE": SlurmState(QUEUED, "Configuring", "its nodes are being switched on"),
+    "REQUEUED": SlurmState(QUEUED, "Requeued", "it is being put back into the queue"),
+    "REQUEUE_FED": SlurmState(QUEUED, "Requeued", "a federation puts it back into the queue"),
+    "REQUEUE_HOLD": SlurmState(QUEUED, "Held", "it was put back into the queue, and is held there"),
+    "SPECIAL_EXIT": SlurmState(QUEUED, "Held", "it was put back into the queue, marked and held"),
+    "RESV_DEL_HOLD": SlurmState(QUEUED, "Held", "its reservation was deleted"),
     # It has nodes.
-    "RUNNING": State(STARTED),
-    "COMPLETING": State(STARTED),
-    "EXPEDITING": State(STARTED),
-    "RESIZING": State(STARTED),
-    "SIGNALING": State(STARTED),
-    "STAGE_OUT": State(STARTED),
-    "STOPPED": State(STARTED),
-    "SUSPENDED": State(STARTED),
+    "RUNNING": SlurmState(STARTED),
+    "COMPLETING": SlurmState(STARTED),
+    "EXPEDITING": SlurmState(STARTED),
+    "RESIZING": SlurmState(STARTED),
+    "SIGNALING": SlurmState(STARTED),
+    "STAGE_OUT": SlurmState(STARTED),
+    "STOPPED": SlurmState(STARTED),
+    "SUSPENDED": SlurmState(STARTED),
     # It is over.
-    "COMPLETED": State(ENDED, "", "all of its processes ended well", 0),
-    "FAILED": State(ENDED, "", "it ended with an exit code other than 0"),
-    "CANCELLED": State(ENDED, "Cancelled", "a user or an administrator cancelled it", TERM_CODE),
-    "TIMEOUT": State(ENDED, "TimeLimit", "it reached its time limit", TERM_CODE),
-    "DEADLINE": State(ENDED, "Deadline", "it could not end before its deadline", TERM_CODE),
-    "OUT_OF_MEMORY": State(ENDED, "OOMKilled", "it used more memory than it had", OOM_CODE),
-    "PREEMPTED": State(ENDED, "Preempted", "a job that comes first took its place", TERM_CODE),
-    "NODE_FAIL": State(ENDED, "NodeFail", "one of its nodes failed", lost=True),
-    "BOOT_FAIL": State(ENDED, "NodeFail", "one of its nodes could not be started", lost=True),
-    "LAUNCH_FAILED": State(
+    "COMPLETED": SlurmState(ENDED, "", "all of its processes ended well", 0),
+    "FAILED": SlurmState(ENDED, "", "it ended with an exit code other than 0"),
+    "CANCELLED": SlurmState(
+        ENDED, "Cancelled", "a user or an administrator cancelled it", TERM_CODE
+    ),
+    "TIMEOUT": SlurmState(ENDED, "TimeLimit", "it reached its time limit", TERM_CODE),
+    "DEADLINE": SlurmState(ENDED, "Deadline", "it could not end before its deadline", TERM_CODE),
+    "OUT_OF_MEMORY": SlurmState(ENDED, "OOMKilled", "it used more memory than it had", OOM_CODE),
+    "PREEMPTED": SlurmState(ENDED, "Preempted", "a job that comes first took its place", TERM_CODE),
+    "NODE_FAIL": SlurmState(ENDED, "NodeFail", "one of its nodes failed", lost=True),
+    "BOOT_FAIL": SlurmState(ENDED, "NodeFail", "one of its nodes could not be started", lost=True),
+    "LAUNCH_FAILED": SlurmState(
         ENDED, "LaunchFailed", "it could not be launched on its nodes", lost=True
     ),
-    "RECONFIG_FAIL": State(
+    "RECONFIG_FAIL": SlurmState(
         ENDED, "NodeFail", "one of its nodes could not be set up for it", lost=True
     ),
-    "REVOKED": State(ENDED, "Revoked", "another cluster of the federation has started it"),
+    "REVOKED": SlurmState(ENDED, "Revoked", "another cluster of the federation has started it"),
 }
 ACTIVE = frozenset(name for name, state in STATES.items() if state.phase == STARTED)
 
@@ -105,7 +107,7 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _NOTHING = ("", "None", "(null)", "NULL")
 
 
-def state_of(text: str) -> Optional[State]:
+def state_of(text: str) -> Optional[SlurmState]:
     """What a state means; None for one that nobody knows here."""
     return STATES.get(first_word(text))
 

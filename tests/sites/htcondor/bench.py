@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
-from submitter.backends.base import Ticket
-from submitter.backends.htcondor.backend import HTCondor
+from submitter.backends.base import JobRef
+from submitter.backends.htcondor.backend import HTCondorBackend
 from submitter.backends.htcondor.transfer import INPUT, STUB
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal
@@ -41,7 +41,7 @@ class Bench(BackendBench):
         )
         self.journal = Journal(str(folder))
         self.journal.prepare()
-        self.backend = self.condor = HTCondor(self.pool)
+        self.backend = self.condor = HTCondorBackend(self.pool)
         self.hand_over()
 
     def hand_over(self) -> None:
@@ -62,21 +62,21 @@ class Bench(BackendBench):
 
     def submit(
         self, script: str = "exit 0", says: Optional[Mapping[str, str]] = None, **more: Any
-    ) -> Ticket:
+    ) -> JobRef:
         return self.hand_in(self.journaled(script, says, **more))
 
-    def hand_in(self, job: Job) -> Ticket:
+    def hand_in(self, job: Job) -> JobRef:
         """Submit a job that is journaled."""
         directory = self.journal.of(job.name)
         if not self.pool.options.get("shared", True):  # what is written for it is its user's
             Path(directory, INPUT).touch(0o600)
             Path(directory, STUB).touch(0o700)
             self.hand_over()
-        return Ticket(job.name, self.condor.submit(job, directory), directory)
+        return JobRef(job.name, self.condor.submit(job, directory), directory)
 
-    def value(self, ticket: Ticket, *attributes: str) -> str:
+    def value(self, ref: JobRef, *attributes: str) -> str:
         """Attributes of a job in the queue, as condor_q prints them; empty when it is not there."""
-        return self.site.login("condor_q", ticket.native, "-af:r", *attributes).strip()
+        return self.site.login("condor_q", ref.native, "-af:r", *attributes).strip()
 
 
 @contextlib.contextmanager

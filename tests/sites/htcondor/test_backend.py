@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from submitter.backends.base import Ticket
+from submitter.backends.base import JobRef
 from submitter.common import command
 from submitter.common.errors import BackendUnavailable, NoRoom, SubmitRefused
 from templates.job.status import ENDED, QUEUED, STARTED
@@ -33,16 +33,16 @@ def again(site: RunningSite) -> Bench:
 
 
 def test_a_job_runs_and_ends(bench: Bench) -> None:
-    ticket = bench.submit("exit 7")
-    seen = bench.ended(ticket)
+    ref = bench.submit("exit 7")
+    seen = bench.ended(ref)
     assert (seen.exit_code, seen.message) == (7, "HTCondor: Completed: exit code 7")
     assert 0 < seen.at_ms <= time.time() * 1000 + 1000
-    assert bench.state(ticket).exit_code == 7
-    assert bench.condor.find([ticket.name]) == {ticket.name: ticket.native}
-    assert bench.condor.clean([ticket]) == {ticket.name}
-    assert bench.value(ticket, "ClusterId") == ""
+    assert bench.state(ref).exit_code == 7
+    assert bench.condor.find([ref.name]) == {ref.name: ref.native}
+    assert bench.condor.clean([ref]) == {ref.name}
+    assert bench.value(ref, "ClusterId") == ""
     # What was taken out of the queue had finished all the same.
-    assert bench.ended(ticket).exit_code == 7
+    assert bench.ended(ref).exit_code == 7
 
 
 def test_what_the_pod_asks_for_reaches_htcondor(site: RunningSite) -> None:
@@ -56,8 +56,8 @@ def test_what_the_pod_asks_for_reaches_htcondor(site: RunningSite) -> None:
         "attributes": "Project = \"with 'quotes'\"",
     }
     resources = {"requests": {"cpu": "1500m", "memory": "300Mi"}}
-    ticket = bench.submit(WAIT, says, resources=resources)
-    bench.until_it_runs(ticket)
+    ref = bench.submit(WAIT, says, resources=resources)
+    bench.until_it_runs(ref)
     wanted = {
         "RequestCpus": "2",
         "RequestMemory": "300",
@@ -65,25 +65,25 @@ def test_what_the_pod_asks_for_reaches_htcondor(site: RunningSite) -> None:
         "JobPrio": "3",
         "Project": "\"with 'quotes'\"",
         "AcctGroup": '"lab"',
-        "InterlinkJob": f'"{ticket.name}"',
+        "InterlinkJob": f'"{ref.name}"',
         "KubernetesPod": '"job"',
         "KubernetesNamespace": '"tests"',
         "JobMaxVacateTime": "18",
     }
     for name, value in wanted.items():
-        assert bench.value(ticket, name).strip("()") == value
-    assert 'Machine =!= "a \\" b)"' in bench.value(ticket, "Requirements")
+        assert bench.value(ref, name).strip("()") == value
+    assert 'Machine =!= "a \\" b)"' in bench.value(ref, "Requirements")
 
 
 def test_a_job_with_a_gpu_gets_one(bench: Bench) -> None:
     limits = {"limits": {"nvidia.com/gpu": "1"}}
-    ticket = bench.submit("echo $CUDA_VISIBLE_DEVICES", resources=limits)
-    assert bench.ended(ticket).exit_code == 0
-    assert "n2" in bench.value(ticket, "LastRemoteHost")
+    ref = bench.submit("echo $CUDA_VISIBLE_DEVICES", resources=limits)
+    assert bench.ended(ref).exit_code == 0
+    assert "n2" in bench.value(ref, "LastRemoteHost")
 
 
 def test_one_question_answers_for_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    tickets = [bench.submit(WAIT) for _ in range(3)]
+    refs = [bench.submit(WAIT) for _ in range(3)]
     asked: list[str] = []
     run = command.run
 
@@ -92,11 +92,11 @@ def test_one_question_answers_for_all(bench: Bench, monkeypatch: pytest.MonkeyPa
         return run(argv, *rest)
 
     monkeypatch.setattr(command, "run", counting)
-    assert set(bench.condor.poll(tickets)) == {ticket.name for ticket in tickets}
+    assert set(bench.condor.poll(refs)) == {ref.name for ref in refs}
     assert asked == ["condor_q"]
     asked.clear()
-    gone = Ticket("gone", "999999.0", "")
-    assert set(bench.condor.poll([*tickets, gone])) == {ticket.name for ticket in tickets}
+    gone = JobRef("gone", "999999.0", "")
+    assert set(bench.condor.poll([*refs, gone])) == {ref.name for ref in refs}
     assert asked == ["condor_q", "condor_history"]
 
 
@@ -110,12 +110,12 @@ def test_what_is_offered(bench: Bench) -> None:
 
 
 def test_a_job_that_no_machine_can_run_says_why(bench: Bench) -> None:
-    ticket = bench.submit(resources={"requests": {"memory": "100Gi"}})
+    ref = bench.submit(resources={"requests": {"memory": "100Gi"}})
     words = "no match found: no machine has TARGET.Memory >= RequestMemory"
-    seen = bench.until(ticket, lambda seen: words in seen.message)
+    seen = bench.until(ref, lambda seen: words in seen.message)
     assert (seen.phase, seen.reason) == (QUEUED, "Idle")
-    bench.condor.cancel([ticket], kill=False)
-    assert bench.ended(ticket).reason == "Removed"
+    bench.condor.cancel([ref], kill=False)
+    assert bench.ended(ref).reason == "Removed"
 
 
 def test_one_match_is_analysed_in_a_minute(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,22 +129,22 @@ def test_one_match_is_analysed_in_a_minute(bench: Bench, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(command, "run", noting)
     large = {"requests": {"memory": "100Gi"}}
-    tickets = [bench.submit(resources=large) for _ in range(2)]
-    for ticket in tickets:
-        bench.until(ticket, lambda seen: "no match found" in seen.message)
-        bench.condor.cancel([ticket], kill=False)
-        bench.ended(ticket)
+    refs = [bench.submit(resources=large) for _ in range(2)]
+    for ref in refs:
+        bench.until(ref, lambda seen: "no match found" in seen.message)
+        bench.condor.cancel([ref], kill=False)
+        bench.ended(ref)
     assert len([argv for argv in asked if "-better-analyze" in argv]) == 1
 
 
 def test_a_held_job_waits_to_be_released(bench: Bench) -> None:
-    ticket = bench.submit(resources={"requests": {"memory": "100Gi"}})
-    bench.site.login("condor_hold", "-reason", "lunch", ticket.native)
-    seen = bench.until(ticket, lambda seen: seen.reason == "Held")
+    ref = bench.submit(resources={"requests": {"memory": "100Gi"}})
+    bench.site.login("condor_hold", "-reason", "lunch", ref.native)
+    seen = bench.until(ref, lambda seen: seen.reason == "Held")
     assert seen.phase == QUEUED
     assert "a user or an administrator holds it: lunch" in seen.message
-    bench.site.login("condor_release", ticket.native)
-    bench.until(ticket, lambda seen: seen.reason == "Idle")
+    bench.site.login("condor_release", ref.native)
+    bench.until(ref, lambda seen: seen.reason == "Idle")
 
 
 def test_no_room(bench: Bench) -> None:
@@ -174,83 +174,83 @@ def test_what_condor_submit_refuses(site: RunningSite) -> None:
 
 
 def test_a_job_that_is_removed(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    bench.site.admin("condor_rm", "-reason", "the machine is mine", ticket.native)
-    seen = bench.ended(ticket)
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
+    bench.site.admin("condor_rm", "-reason", "the machine is mine", ref.native)
+    seen = bench.ended(ref)
     assert (seen.reason, seen.exit_code) == ("Removed", 143)
     assert "the machine is mine" in seen.message
-    assert bench.state(ticket).terminated_by_signal
+    assert bench.state(ref).terminated_by_signal
 
 
 def test_a_time_limit(site: RunningSite) -> None:
     bench = Bench(site, commands={"allowed_job_duration": "3"})
-    ticket = bench.submit(WAIT)
-    seen = bench.ended(ticket)
+    ref = bench.submit(WAIT)
+    seen = bench.ended(ref)
     assert (seen.reason, seen.exit_code) == ("TimeLimit", 143)
-    bench.condor.clean([ticket])
-    assert bench.value(ticket, "ClusterId") == ""
+    bench.condor.clean([ref])
+    assert bench.value(ref, "ClusterId") == ""
 
 
 def test_an_evicted_job_is_over(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    bench.site.admin("condor_vacate_job", "-fast", ticket.native)
-    seen = bench.ended(ticket)
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
+    bench.site.admin("condor_vacate_job", "-fast", ref.native)
+    seen = bench.ended(ref)
     assert (seen.reason, seen.lost) == ("Evicted", False)
-    bench.condor.clean([ticket])
-    assert bench.value(ticket, "ClusterId") == ""
+    bench.condor.clean([ref])
+    assert bench.value(ref, "ClusterId") == ""
 
 
 def test_an_evicted_job_starts_again_where_it_may(again: Bench, tmp_path: Path) -> None:
     go = Path(again.pool.directory) / "go"
-    ticket = again.submit(f"while [ ! -e {go} ]; do sleep 0.1; done; exit 5")
-    again.until_it_runs(ticket)
-    first = again.state(ticket).run
-    again.site.admin("condor_vacate_job", "-fast", ticket.native)
-    eventually(lambda: again.state(ticket).run > first and again.runs(ticket), why=str(ticket))
+    ref = again.submit(f"while [ ! -e {go} ]; do sleep 0.1; done; exit 5")
+    again.until_it_runs(ref)
+    first = again.state(ref).run
+    again.site.admin("condor_vacate_job", "-fast", ref.native)
+    eventually(lambda: again.state(ref).run > first and again.runs(ref), why=str(ref))
     go.touch()
-    seen = again.ended(ticket)
+    seen = again.ended(ref)
     assert (seen.phase, seen.exit_code) == (ENDED, 5)
-    assert again.state(ticket).containers["main"].restarts == 1
+    assert again.state(ref).containers["main"].restarts == 1
 
 
 def test_a_node_that_dies_takes_its_job_along(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    node = bench.value(ticket, "RemoteHost").strip('"').partition("@")[2].partition(".")[0]
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
+    node = bench.value(ref, "RemoteHost").strip('"').partition("@")[2].partition(".")[0]
     bench.site.kill(node)
-    assert bench.sight(ticket) is not None
-    seen = bench.ended(ticket, 180)
+    assert bench.sight(ref) is not None
+    seen = bench.ended(ref, 180)
     assert seen.reason == "Evicted"
 
 
 def test_a_job_is_killed_at_once(bench: Bench) -> None:
-    ticket = bench.submit("trap '' TERM; " + WAIT, grace=600)
-    bench.until_it_runs(ticket)
-    bench.condor.cancel([ticket], kill=True)
-    bench.ended(ticket)
-    bench.condor.cancel([ticket], kill=True)  # once more does no harm
+    ref = bench.submit("trap '' TERM; " + WAIT, grace=600)
+    bench.until_it_runs(ref)
+    bench.condor.cancel([ref], kill=True)
+    bench.ended(ref)
+    bench.condor.cancel([ref], kill=True)  # once more does no harm
 
 
 # --- trouble --------------------------------------------------------------------------------------
 
 
 def test_no_answer_is_no_news(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
     with bench.site.without_schedd():
         with pytest.raises(BackendUnavailable):
-            bench.condor.poll([ticket])
+            bench.condor.poll([ref])
         with pytest.raises(BackendUnavailable):
             bench.submit()
 
     def goes_on() -> bool:
         try:
-            seen = bench.sight(ticket)
+            seen = bench.sight(ref)
         except BackendUnavailable:
             return False
         return seen is not None and seen.phase == STARTED
 
     eventually(goes_on, why="the schedd is back")
-    assert bench.runs(ticket)
+    assert bench.runs(ref)

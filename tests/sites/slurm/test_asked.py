@@ -72,11 +72,11 @@ def test_flavors(bench: Bench) -> None:
             ({"flags": "-t 10"}, ("Reservation=ours", "Account=lab", "NodeList=n2", "Nice=7")),
         ]
         for spec, words in wanted:
-            ticket = with_flavors.submit(WAIT, **spec)
-            with_flavors.until_it_runs(ticket)
-            told = site.admin("scontrol", "show", "job", ticket.native)
+            ref = with_flavors.submit(WAIT, **spec)
+            with_flavors.until_it_runs(ref)
+            told = site.admin("scontrol", "show", "job", ref.native)
             assert [word for word in words if word not in told] == []
-            with_flavors.slurm.cancel([ticket], kill=True)
+            with_flavors.slurm.cancel([ref], kill=True)
         with pytest.raises(Forbidden, match="gpu gives at most 2 GPUs; quick gives at most 300 s"):
             job = with_flavors.journaled("true", "-t 10 --gres=gpu:3 --account=other")
             with_flavors.slurm.check(job)
@@ -88,9 +88,9 @@ def test_flavors(bench: Bench) -> None:
 
 def test_gpus_in_all(bench: Bench) -> None:
     in_all = Bench(bench.site, gpu_flag="gpus", gres={"nvidia.com/gpu": "gpu:a100"})
-    ticket = in_all.submit(WAIT, resources={"limits": {"nvidia.com/gpu": "2"}})
-    in_all.until_it_runs(ticket)
-    told = bench.site.admin("scontrol", "show", "job", ticket.native)
+    ref = in_all.submit(WAIT, resources={"limits": {"nvidia.com/gpu": "2"}})
+    in_all.until_it_runs(ref)
+    told = bench.site.admin("scontrol", "show", "job", ref.native)
     assert "TresPerJob=gres/gpu:a100:2" in told
 
 
@@ -117,8 +117,8 @@ def test_what_is_free_counts_our_own_jobs(bench: Bench) -> None:
 
     eventually(lambda: offer()["cpu"] == "24")  # a node that was drained has to answer first
     before = offer()
-    ticket = bench.submit(WAIT, resources={"requests": {"cpu": "3", "memory": "1Gi"}})
-    bench.until_it_runs(ticket)
+    ref = bench.submit(WAIT, resources={"requests": {"cpu": "3", "memory": "1Gi"}})
+    bench.until_it_runs(ref)
     assert offer() == before
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from submitter.backends.base import Sighting, Ticket
-from submitter.backends.slurm.backend import Slurm
+from submitter.backends.base import JobRef, Observation
+from submitter.backends.slurm.backend import SlurmBackend
 from submitter.common.errors import BackendUnavailable, NoRoom, SubmitRefused, SubmitUnclear
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal
@@ -47,7 +47,7 @@ class Bench(BackendBench):
         )
         self.journal = Journal(str(folder))
         self.journal.prepare()
-        self.backend = self.slurm = Slurm(self.pool)
+        self.backend = self.slurm = SlurmBackend(self.pool)
         self._hand_over(folder)
 
     def _hand_over(self, folder: Path) -> None:
@@ -63,10 +63,10 @@ class Bench(BackendBench):
         self._hand_over(Path(self.journal.of(job.name)))
         return job
 
-    def submit(self, script: str = "exit 0", flags: str = "", **more: Any) -> Ticket:
+    def submit(self, script: str = "exit 0", flags: str = "", **more: Any) -> JobRef:
         job = self.journaled(script, flags, **more)
         directory = self.journal.of(job.name)
-        return Ticket(job.name, self.slurm.submit(job, directory), directory)
+        return JobRef(job.name, self.slurm.submit(job, directory), directory)
 
 
 def _rebuilt(script: str, config: BuildConfig) -> Job:
@@ -99,38 +99,38 @@ def again(site: SlurmSite) -> Bench:
 
 
 def test_a_job_runs_and_ends(bench: Bench) -> None:
-    ticket = bench.submit("exit 7")
-    assert ticket.native.isdigit()
-    seen = bench.ended(ticket)
+    ref = bench.submit("exit 7")
+    assert ref.native.isdigit()
+    seen = bench.ended(ref)
     assert seen.exit_code == 7
     assert seen.message.startswith("Slurm: FAILED (exit code 7:0)")
     assert 0 < seen.at_ms <= time.time() * 1000 + 1000
-    assert bench.state(ticket).exit_code == 7
-    assert bench.slurm.find([ticket.name]) == {ticket.name: ticket.native}
+    assert bench.state(ref).exit_code == 7
+    assert bench.slurm.find([ref.name]) == {ref.name: ref.native}
 
 
 def test_what_the_pod_asks_for_reaches_slurm(bench: Bench) -> None:
     flags = "--job-name=mine -t 10 --ntasks=2 --comment='two words \"quoted\" \\ $HOME #x'"
-    ticket = bench.submit(WAIT, flags, resources={"requests": {"cpu": "1500m", "memory": "300Mi"}})
-    bench.until_it_runs(ticket)
-    told = bench.site.admin("scontrol", "show", "job", ticket.native)
+    ref = bench.submit(WAIT, flags, resources={"requests": {"cpu": "1500m", "memory": "300Mi"}})
+    bench.until_it_runs(ref)
+    told = bench.site.admin("scontrol", "show", "job", ref.native)
     for words in (
-        f"JobName={ticket.name}",
+        f"JobName={ref.name}",
         "NumTasks=2",
         "CPUs/Task=2",
         "MinMemoryNode=300M",
         "TimeLimit=00:10:00",
         'Comment=two words "quoted" \\ $HOME #x',
         "Requeue=0",
-        f"WorkDir={ticket.directory}",
+        f"WorkDir={ref.directory}",
     ):
         assert words in told
-    environment = bench.site.login("scontrol", "write", "batch_script", ticket.native, "-")
+    environment = bench.site.login("scontrol", "write", "batch_script", ref.native, "-")
     assert environment.count("\n#SBATCH ") > 8
 
 
 def test_several_jobs_cost_one_question(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    tickets = [bench.submit(WAIT) for _ in range(3)]
+    refs = [bench.submit(WAIT) for _ in range(3)]
     asked: list[str] = []
     ask = bench.slurm._commands.ask
 
@@ -140,11 +140,11 @@ def test_several_jobs_cost_one_question(bench: Bench, monkeypatch: pytest.Monkey
 
     bench.slurm._commands.configuration()
     monkeypatch.setattr(bench.slurm._commands, "ask", noting)
-    assert len(bench.slurm.poll(tickets)) == 3
+    assert len(bench.slurm.poll(refs)) == 3
     assert asked == ["squeue"]
-    bench.slurm.cancel(tickets, kill=True)
+    bench.slurm.cancel(refs, kill=True)
     asked.clear()
-    eventually(lambda: all(s.phase == ENDED for s in bench.slurm.poll(tickets).values()), 60)
+    eventually(lambda: all(s.phase == ENDED for s in bench.slurm.poll(refs).values()), 60)
     assert asked[-2:] == ["squeue", "sacct"]
 
 
@@ -164,20 +164,20 @@ def test_why_a_job_waits(bench: Bench, flags: str, reason: str, words: str) -> N
         bench.submit(WAIT, "--nodes=3 --exclusive")
         reason, words = "Resources", "Slurm: Resources: it waits until"
         flags = "--nodes=3 --exclusive"
-    ticket = bench.submit(WAIT, flags)
-    seen = bench.until(ticket, lambda one: one.reason == reason)
+    ref = bench.submit(WAIT, flags)
+    seen = bench.until(ref, lambda one: one.reason == reason)
     assert seen.phase == QUEUED
     assert seen.message.startswith(words)
-    bench.slurm.cancel([ticket], kill=False)
-    assert bench.ended(ticket).reason == "Cancelled"
-    assert bench.state(ticket).run == 0
+    bench.slurm.cancel([ref], kill=False)
+    assert bench.ended(ref).reason == "Cancelled"
+    assert bench.state(ref).run == 0
 
 
 def test_a_limit_of_a_qos(bench: Bench) -> None:
-    tickets = [bench.submit(WAIT, "--qos=small") for _ in range(5)]
+    refs = [bench.submit(WAIT, "--qos=small") for _ in range(5)]
     with pytest.raises(NoRoom, match="QOSMaxSubmitJobPerUserLimit"):
         bench.submit(WAIT, "--qos=small")
-    seen = bench.until(tickets[-1], lambda one: one.reason == "QOSMaxJobsPerUserLimit")
+    seen = bench.until(refs[-1], lambda one: one.reason == "QOSMaxJobsPerUserLimit")
     assert "a limit of its QoS is reached" in seen.message
 
 
@@ -185,28 +185,28 @@ def test_a_limit_of_a_qos(bench: Bench) -> None:
 
 
 def test_a_term_reaches_the_script_alone(bench: Bench) -> None:
-    ticket = bench.submit("trap 'exit 4' TERM; " + WAIT)
-    bench.until_it_runs(ticket)
-    bench.slurm.cancel([ticket], kill=False)
-    bench.ended(ticket)
-    state = bench.state(ticket)
+    ref = bench.submit("trap 'exit 4' TERM; " + WAIT)
+    bench.until_it_runs(ref)
+    bench.slurm.cancel([ref], kill=False)
+    bench.ended(ref)
+    state = bench.state(ref)
     end = state.containers["main"].end
     assert end is not None
     assert (end.exit_code, state.terminated_by_signal) == (4, True)
 
 
 def test_a_kill_ends_it(bench: Bench) -> None:
-    ticket = bench.submit("trap '' TERM; " + WAIT, grace=600)
-    bench.until_it_runs(ticket)
-    bench.slurm.cancel([ticket], kill=False)
-    bench.slurm.cancel([ticket], kill=True)
-    assert bench.ended(ticket).reason == "Cancelled"
-    bench.slurm.cancel([ticket], kill=True)  # does no harm
+    ref = bench.submit("trap '' TERM; " + WAIT, grace=600)
+    bench.until_it_runs(ref)
+    bench.slurm.cancel([ref], kill=False)
+    bench.slurm.cancel([ref], kill=True)
+    assert bench.ended(ref).reason == "Cancelled"
+    bench.slurm.cancel([ref], kill=True)  # does no harm
 
 
 def test_a_job_that_cannot_write_its_output(bench: Bench) -> None:
-    ticket = bench.submit("exit 0", "-o /nowhere/output")
-    seen = bench.ended(ticket)
+    ref = bench.submit("exit 0", "-o /nowhere/output")
+    seen = bench.ended(ref)
     assert "could not open the job's directory or output file" in seen.message
     assert seen.exit_code != 0
 
@@ -234,13 +234,13 @@ def test_refusals(bench: Bench, flags: str, words: str) -> None:
 
 
 def test_a_controller_that_is_away(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
     bench.site.until_saved()  # what it has not saved, it forgets
     bench.site.kill("slurmctld")
     for question in (
-        lambda: bench.slurm.poll([ticket]),
-        lambda: bench.slurm.cancel([ticket], kill=False),
+        lambda: bench.slurm.poll([ref]),
+        lambda: bench.slurm.cancel([ref], kill=False),
         lambda: bench.slurm.find(["another"]),
     ):
         with pytest.raises(BackendUnavailable):
@@ -251,7 +251,7 @@ def test_a_controller_that_is_away(bench: Bench) -> None:
 
     def answers() -> bool:
         try:
-            return bench.slurm.poll([ticket])[ticket.name].phase == STARTED
+            return bench.slurm.poll([ref])[ref.name].phase == STARTED
         except (BackendUnavailable, KeyError):
             return False
 
@@ -262,20 +262,20 @@ def test_a_controller_that_is_away(bench: Bench) -> None:
 
 
 def test_no_requeue_where_the_site_does_not_want_it(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    bench.until_it_runs(ticket)
-    code, _ = bench.site.attempt("scontrol", "requeue", ticket.native)
+    ref = bench.submit(WAIT)
+    bench.until_it_runs(ref)
+    code, _ = bench.site.attempt("scontrol", "requeue", ref.native)
     assert code != 0
-    assert bench.sight(ticket) == Sighting(STARTED)
+    assert bench.sight(ref) == Observation(STARTED)
 
 
 def test_a_node_dies_and_the_job_starts_elsewhere(again: Bench) -> None:
-    ticket = again.submit(WAIT, "-p main -x n3")
-    again.until_it_runs(ticket)
-    first = again.state(ticket)
+    ref = again.submit(WAIT, "-p main -x n3")
+    again.until_it_runs(ref)
+    first = again.state(ref)
     again.site.kill(first.node)
-    eventually(lambda: again.state(ticket).run > first.run, 120)
-    again.until_it_runs(ticket)
-    state = again.state(ticket)
+    eventually(lambda: again.state(ref).run > first.run, 120)
+    again.until_it_runs(ref)
+    state = again.state(ref)
     assert state.node != first.node
     assert state.containers["main"].restarts == 1

@@ -33,11 +33,11 @@ def test_ends_are_told_by_the_controller(bench: Bench) -> None:
 
 
 def test_a_job_is_found_by_its_name(bench: Bench) -> None:
-    ticket = bench.submit(WAIT)
-    assert bench.slurm.find([ticket.name]) == {ticket.name: ticket.native}
-    bench.slurm.cancel([ticket], kill=True)
-    bench.ended(ticket)
-    assert bench.slurm.find([ticket.name]) == {ticket.name: ticket.native}
+    ref = bench.submit(WAIT)
+    assert bench.slurm.find([ref.name]) == {ref.name: ref.native}
+    bench.slurm.cancel([ref], kill=True)
+    bench.ended(ref)
+    assert bench.slurm.find([ref.name]) == {ref.name: ref.native}
 
 
 def test_what_is_offered_and_refused(bench: Bench) -> None:

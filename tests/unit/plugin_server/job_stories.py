@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from submitter.jobs.job_status import Outlook, status_of
+from submitter.jobs.job_status import SchedulerView, status_of
 from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, End, JobState
 from templates.job.status import ENDED, QUEUED, STARTED, JobIdentity, JobStatus
 from templates.pod.model import INIT, MAIN, SIDECAR
@@ -65,19 +65,19 @@ class Story:
 
     def tell(self) -> Iterator[JobStatus]:
         """Every state, in order; the last one is the end."""
-        yield self._now(Outlook())
+        yield self._now(SchedulerView())
         for reason in ("Priority", "Resources")[: self._dice.randrange(3)]:
-            yield self._now(Outlook(QUEUED, reason="Queued", message=f"Slurm: {reason}"))
+            yield self._now(SchedulerView(QUEUED, reason="Queued", message=f"Slurm: {reason}"))
         while True:
             yield from self._started()
             if not self._is_requeued():
                 break
-            yield self._now(Outlook(QUEUED, reason="Queued", message="Slurm: requeued"))
+            yield self._now(SchedulerView(QUEUED, reason="Queued", message="Slurm: requeued"))
             self._run = 0
         yield self._end()
 
-    def _now(self, outlook: Outlook) -> JobStatus:
-        return status_of(self._identity, outlook, self._said(), self._records)
+    def _now(self, view: SchedulerView) -> JobStatus:
+        return status_of(self._identity, view, self._said(), self._records)
 
     def _said(self) -> JobState:
         return JobState(run=self._run, started_ms=self._run, containers=dict(self._states))
@@ -93,7 +93,7 @@ class Story:
     def _started(self) -> Iterator[JobStatus]:
         self._run, self._records, self._states = self._tick(), 1, {}
         self._over = False
-        yield self._now(Outlook(STARTED))
+        yield self._now(SchedulerView(STARTED))
         for name, kind, _ in self._listed:
             if kind == MAIN:
                 continue
@@ -152,7 +152,7 @@ class Story:
     def _put(self, state: ContainerState) -> JobStatus:
         self._records += 1
         self._states[state.name] = state
-        return self._now(Outlook(STARTED))
+        return self._now(SchedulerView(STARTED))
 
     def _set(self, name: str, **changes: Any) -> JobStatus:
         return self._put(self._states[name]._replace(**changes))
@@ -189,7 +189,7 @@ class Story:
         if not self._over or not ended:
             code = self._dice.choice((1, 137, 143))
         self.failed = code != 0
-        outlook = Outlook(
+        view = SchedulerView(
             ENDED, exit_code=code, at_ms=self._tick(), message="told to stop" if code else ""
         )
-        return self._now(outlook)
+        return self._now(view)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from plugin_server.nats.bridge import Bridge
-from submitter.jobs.job_status import Outlook, status_of
+from submitter.jobs.job_status import SchedulerView, status_of
 from templates.job.model import Job
 from templates.job.records import JobState
 from templates.job.status import ENDED, JobIdentity, JobStatus
@@ -213,7 +213,7 @@ class Site:
 
 
 def accepted(job: Job) -> JobStatus:
-    return status_of(identity(job), Outlook(), JobState(), 0)
+    return status_of(identity(job), SchedulerView(), JobState(), 0)
 
 
 def identity(job: Job) -> JobIdentity:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Optional
 
-from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.base import Backend, JobRef, Observation
 from submitter.store.journal import read
 from templates.job.records import JobState, fold, parse_lines
 from templates.job.status import ENDED
@@ -16,27 +16,27 @@ class BackendBench:
 
     backend: Backend
 
-    def sight(self, ticket: Ticket) -> Optional[Sighting]:
-        return self.backend.poll([ticket]).get(ticket.name)
+    def sight(self, ref: JobRef) -> Optional[Observation]:
+        return self.backend.poll([ref]).get(ref.name)
 
     def until(
-        self, ticket: Ticket, what: Callable[[Sighting], Any], seconds: float = PATIENCE_S
-    ) -> Sighting:
-        def look() -> Optional[Sighting]:
-            seen = self.sight(ticket)
+        self, ref: JobRef, what: Callable[[Observation], Any], seconds: float = PATIENCE_S
+    ) -> Observation:
+        def look() -> Optional[Observation]:
+            seen = self.sight(ref)
             return seen if seen is not None and what(seen) else None
 
-        return eventually(look, seconds, f"{ticket}: {self.sight(ticket)}")
+        return eventually(look, seconds, f"{ref}: {self.sight(ref)}")
 
-    def ended(self, ticket: Ticket, seconds: float = PATIENCE_S) -> Sighting:
-        return self.until(ticket, lambda seen: seen.phase == ENDED, seconds)
+    def ended(self, ref: JobRef, seconds: float = PATIENCE_S) -> Observation:
+        return self.until(ref, lambda seen: seen.phase == ENDED, seconds)
 
-    def state(self, ticket: Ticket) -> JobState:
-        return fold(parse_lines(read(f"{ticket.directory}/records") or b""))
+    def state(self, ref: JobRef) -> JobState:
+        return fold(parse_lines(read(f"{ref.directory}/records") or b""))
 
-    def runs(self, ticket: Ticket) -> bool:
-        found = self.state(ticket).containers.get("main")
+    def runs(self, ref: JobRef) -> bool:
+        found = self.state(ref).containers.get("main")
         return found is not None and found.state == "running"
 
-    def until_it_runs(self, ticket: Ticket) -> None:
-        eventually(lambda: self.runs(ticket), why=str(ticket))
+    def until_it_runs(self, ref: JobRef) -> None:
+        eventually(lambda: self.runs(ref), why=str(ref))

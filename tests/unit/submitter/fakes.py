@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Optional
 
-from submitter.backends.base import Backend, Sighting, Ticket
+from submitter.backends.base import Backend, JobRef, Observation
 from submitter.config.settings import Pool
 from submitter.jobs.context import PoolContext
 from submitter.jobs.table import Table
@@ -27,7 +27,7 @@ class Moody(Backend):
         self.after_submit: Optional[Exception] = None  # raised when the job has been taken
         self.before_submit: Optional[Exception] = None  # raised instead of taking it
         self.trouble: Optional[Exception] = None  # with every question
-        self.sightings: dict[str, Sighting] = {}
+        self.observations: dict[str, Observation] = {}
         self.cancelled: list[tuple[str, bool]] = []
 
     def submit(self, job: Job, directory: str) -> str:
@@ -42,17 +42,17 @@ class Moody(Backend):
         self._ask()
         return {name: "found" for name in names if name in self.taken and self.visible}
 
-    def poll(self, tickets: Sequence[Ticket]) -> Mapping[str, Sighting]:
+    def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         self._ask()
-        return self.sightings
+        return self.observations
 
-    def cancel(self, tickets: Sequence[Ticket], kill: bool) -> None:
+    def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
         self._ask()
-        self.cancelled += [(ticket.name, kill) for ticket in tickets]
+        self.cancelled += [(ref.name, kill) for ref in refs]
 
-    def clean(self, tickets: Sequence[Ticket]) -> set[str]:
+    def clean(self, refs: Sequence[JobRef]) -> set[str]:
         self._ask()
-        return super().clean(tickets)
+        return super().clean(refs)
 
     def capacity(self) -> dict[str, str]:
         self._ask()

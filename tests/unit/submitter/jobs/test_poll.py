@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.common.errors import BackendUnavailable
 from submitter.jobs.context import PoolContext
 from submitter.jobs.finish import Ending
@@ -58,7 +58,7 @@ def write_records(site: PoolContext, entry: TrackedJob, *lines: bytes) -> None:
 
 
 def test_states_are_taken_over(site: PoolContext, entry: TrackedJob) -> None:
-    moody(site).sightings = {entry.name: Sighting(QUEUED, "Priority", "others come first")}
+    moody(site).observations = {entry.name: Observation(QUEUED, "Priority", "others come first")}
     asyncio.run(Polling(site).step())
     status = entry.status()
     assert (status.phase, status.reason, status.message) == (
@@ -66,13 +66,13 @@ def test_states_are_taken_over(site: PoolContext, entry: TrackedJob) -> None:
         "Priority",
         "others come first",
     )
-    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    moody(site).observations = {entry.name: Observation(STARTED)}
     asyncio.run(Polling(site).step())
     assert (entry.status().phase, entry.status().message) == (STARTED, "")
 
 
 def test_no_answer_changes_nothing(site: PoolContext, entry: TrackedJob) -> None:
-    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    moody(site).observations = {entry.name: Observation(STARTED)}
     polling = Polling(site)
     asyncio.run(polling.step())
     before = entry.dump()
@@ -111,7 +111,7 @@ def test_a_missing_job_is_lost_only_after_a_while_of_answers(
 def test_a_job_that_was_lost_before_it_began_waits_again(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", lost=True)}
+    moody(site).observations = {entry.name: Observation(ENDED, message="NODE_FAIL", lost=True)}
     polling = Polling(site, lambda name, native: "")
     asyncio.run(polling.step())
     assert polling.to_resubmit == [entry]
@@ -140,7 +140,7 @@ def test_a_job_that_another_submitter_has_submitted_again_is_not_lost_once_it_ha
 def test_what_a_job_has_brought_upon_itself_is_its_end(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="TIMEOUT")}
+    moody(site).observations = {entry.name: Observation(ENDED, message="TIMEOUT")}
     asyncio.run(Polling(site, lambda name, native: "").step())
     assert entry.status().phase == ENDED
 
@@ -150,7 +150,7 @@ def test_a_job_that_shows_up_again_was_never_lost(site: PoolContext, entry: Trac
     asyncio.run(polling.step())
     asyncio.run(polling.step())
     assert entry.missing_s > 0
-    moody(site).sightings = {entry.name: Sighting(STARTED)}
+    moody(site).observations = {entry.name: Observation(STARTED)}
     asyncio.run(polling.step())
     assert entry.missing_s == 0
 
@@ -158,7 +158,7 @@ def test_a_job_that_shows_up_again_was_never_lost(site: PoolContext, entry: Trac
 def test_late_records_count_more_than_the_batch_system(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="TIMEOUT", exit_code=1)}
+    moody(site).observations = {entry.name: Observation(ENDED, message="TIMEOUT", exit_code=1)}
     write_records(
         site,
         entry,
@@ -173,7 +173,7 @@ def test_late_records_count_more_than_the_batch_system(
 def test_an_end_without_a_record_is_a_failure_even_with_exit_code_0(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED", exit_code=0)}
+    moody(site).observations = {entry.name: Observation(ENDED, message="COMPLETED", exit_code=0)}
     asyncio.run(Polling(site).step())
     status = entry.status()
     assert (status.phase, status.exit_code) == (ENDED, 1)
@@ -182,7 +182,7 @@ def test_an_end_without_a_record_is_a_failure_even_with_exit_code_0(
 
 def test_time_is_given_for_the_last_records(site: PoolContext, entry: TrackedJob) -> None:
     moody(site).settle_s = 60.0
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED")}
+    moody(site).observations = {entry.name: Observation(ENDED, message="COMPLETED")}
     polling = Polling(site)
     asyncio.run(polling.step())
     assert not entry.has_ended
@@ -195,13 +195,13 @@ def test_a_requeued_job_waits_again(site: PoolContext, entry: TrackedJob) -> Non
     write_records(site, entry, record(entry, "job", 1, "state=started node=n1"))
     entry.add_records(load(site.journal, entry.name).records)  # type: ignore[union-attr]
     assert entry.status().phase == STARTED
-    moody(site).sightings = {entry.name: Sighting(QUEUED, requeued=True)}
+    moody(site).observations = {entry.name: Observation(QUEUED, requeued=True)}
     asyncio.run(Polling(site).step())
     assert entry.status().phase == QUEUED
 
 
 def test_an_end_is_told_the_same_way_after_a_restart(site: PoolContext, entry: TrackedJob) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", exit_code=9)}
+    moody(site).observations = {entry.name: Observation(ENDED, message="NODE_FAIL", exit_code=9)}
     asyncio.run(Polling(site).step())
     asyncio.run(Ending(site).step())
     assert entry.final
@@ -218,9 +218,9 @@ def test_an_end_that_another_submitter_has_written_down_is_not_told_otherwise(
     site: PoolContext, entry: TrackedJob
 ) -> None:
     other = known(site_of(Path(site.journal.directory)), entry.name)
-    other.update(other.outlook._replace(phase=ENDED, message="its node burned", exit_code=9))
+    other.update(other.view._replace(phase=ENDED, message="its node burned", exit_code=9))
     site.journal.write_final(entry.name, other.dump())
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="COMPLETED")}
+    moody(site).observations = {entry.name: Observation(ENDED, message="COMPLETED")}
     asyncio.run(Polling(site).step())
     assert entry.dump() == other.dump()
     asyncio.run(Ending(site).step())
@@ -230,7 +230,7 @@ def test_an_end_that_another_submitter_has_written_down_is_not_told_otherwise(
 def test_jobs_are_known_from_the_start_while_the_batch_system_is_away(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    moody(site).sightings = {entry.name: Sighting(ENDED, message="NODE_FAIL", exit_code=9)}
+    moody(site).observations = {entry.name: Observation(ENDED, message="NODE_FAIL", exit_code=9)}
     asyncio.run(Polling(site).step())
     moody(site).trouble = BackendUnavailable("down")
     with pytest.raises(BackendUnavailable):
@@ -279,9 +279,7 @@ def waiting_one(site: PoolContext) -> TrackedJob:
     job = job_of()
     placed(site.journal, job)
     entry = known(site, job.name)
-    entry.update(
-        entry.outlook._replace(phase=QUEUED, reason="Queued", message="waits for its turn")
-    )
+    entry.update(entry.view._replace(phase=QUEUED, reason="Queued", message="waits for its turn"))
     return entry
 
 
@@ -322,6 +320,6 @@ def test_a_deleted_job_that_ends_without_a_word_was_deleted(
     tombstone = site.journal.tombstone(entry.name)
     assert tombstone is not None
     site.table.mark_deleted(entry, tombstone)
-    moody(site).sightings = {entry.name: Sighting(ENDED, exit_code=1)}
+    moody(site).observations = {entry.name: Observation(ENDED, exit_code=1)}
     asyncio.run(Polling(site).step())
     assert (entry.status().exit_code, entry.status().message) == (143, "the pod was deleted")

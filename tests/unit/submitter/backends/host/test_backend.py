@@ -15,10 +15,10 @@ from typing import Callable
 import pytest
 
 from submitter.backends import registry
-from submitter.backends.base import Backend, Ticket
+from submitter.backends.base import Backend, JobRef
 from submitter.backends.host import options as host_options
-from submitter.backends.host.backend import Host
-from submitter.backends.host.processes import Identity, boot_id, parse_identity, stat_of
+from submitter.backends.host.backend import HostBackend
+from submitter.backends.host.processes import ProcessIdentity, boot_id, parse_identity, stat_of
 from submitter.common.errors import Forbidden, NoRoom, SubmitUnclear
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal
@@ -38,19 +38,19 @@ class Machine:
         self.pool = Pool(name="site", directory=str(folder), options=options)
         self.journal = Journal(str(folder))
         self.journal.prepare()
-        self.host = Host(self.pool)
+        self.host = HostBackend(self.pool)
 
     def journaled(self, script: str = "exit 0", **more: object) -> Job:
         job = job_of(script, **more)  # type: ignore[arg-type]
         placed(self.journal, job)
         return job
 
-    def start(self, job: Job) -> Ticket:
+    def start(self, job: Job) -> JobRef:
         directory = self.journal.of(job.name)
-        return Ticket(job.name, self.host.submit(job, directory), directory)
+        return JobRef(job.name, self.host.submit(job, directory), directory)
 
-    def ends(self, ticket: Ticket) -> bool:
-        return self.host.poll([ticket])[ticket.name].phase == ENDED
+    def ends(self, ref: JobRef) -> bool:
+        return self.host.poll([ref])[ref.name].phase == ENDED
 
 
 @pytest.fixture
@@ -74,30 +74,30 @@ def machine(machines: Callable[..., Machine]) -> Machine:
 
 
 def test_a_job_is_started_detached_and_seen(machine: Machine, tmp_path: Path) -> None:
-    ticket = machine.start(machine.journaled("sleep 1000"))
-    process = parse_identity(ticket.native)
+    ref = machine.start(machine.journaled("sleep 1000"))
+    process = parse_identity(ref.native)
     assert process is not None
     assert os.getsid(process.pid) == process.pid
-    assert machine.host.poll([ticket])[ticket.name].phase == STARTED
-    assert machine.host.find([ticket.name, "other"]) == {ticket.name: ticket.native}
-    machine.host.cancel([ticket], kill=True)
-    eventually(lambda: machine.ends(ticket))
-    eventually(lambda: machine.host.clean([ticket]) == {ticket.name})
+    assert machine.host.poll([ref])[ref.name].phase == STARTED
+    assert machine.host.find([ref.name, "other"]) == {ref.name: ref.native}
+    machine.host.cancel([ref], kill=True)
+    eventually(lambda: machine.ends(ref))
+    eventually(lambda: machine.host.clean([ref]) == {ref.name})
     assert os.listdir(tmp_path / "pool/running") == []
-    assert machine.host.find([ticket.name]) == {ticket.name: ticket.native}  # it was started once
+    assert machine.host.find([ref.name]) == {ref.name: ref.native}  # it was started once
 
 
 def test_a_second_start_is_impossible(machine: Machine, tmp_path: Path) -> None:
     job = machine.journaled(f"echo ran >>{tmp_path}/ran")
-    ticket = machine.start(job)
+    ref = machine.start(job)
     with pytest.raises(SubmitUnclear):
         machine.start(job)
-    eventually(lambda: machine.ends(ticket))
-    eventually(lambda: machine.host.clean([ticket]))
+    eventually(lambda: machine.ends(ref))
+    eventually(lambda: machine.host.clean([ref]))
     again = machine.start(job)  # as if everything but the directory were forgotten
     eventually(lambda: machine.ends(again))
     assert (tmp_path / "ran").read_text() == "ran\n"
-    assert machine.host.find([job.name]) == {job.name: ticket.native}
+    assert machine.host.find([job.name]) == {job.name: ref.native}
 
 
 def test_room_is_shared_and_comes_back(machine: Machine, machines: Callable[..., Machine]) -> None:
@@ -120,16 +120,16 @@ def test_what_was_removed_while_nobody_looked_takes_no_room(
     machine: Machine, machines: Callable[..., Machine], tmp_path: Path
 ) -> None:
     lost = [machine.start(machine.journaled("echo up; sleep 1000")) for _ in range(2)]
-    for ticket in lost:
-        log = Path(ticket.directory) / "logs" / "main.0.log"
+    for ref in lost:
+        log = Path(ref.directory) / "logs" / "main.0.log"
         # Before its command runs, the script still makes directories of its own there.
         eventually(lambda log=log: log.exists() and log.read_text() == "up\n")
-        os.rename(ticket.directory, tmp_path / ticket.name)
+        os.rename(ref.directory, tmp_path / ref.name)
     fresh = machines(**machine.pool.options)
-    ticket = fresh.start(fresh.journaled("sleep 1000"))
+    ref = fresh.start(fresh.journaled("sleep 1000"))
     # What was ended takes room until the kernel has let go of it.
-    eventually(lambda: fresh.host._running_jobs() == {ticket.name})
-    assert os.listdir(tmp_path / "pool/running") == [ticket.name]
+    eventually(lambda: fresh.host._running_jobs() == {ref.name})
+    assert os.listdir(tmp_path / "pool/running") == [ref.name]
     assert all(machine.ends(one) for one in lost)
 
 
@@ -142,9 +142,9 @@ def test_memory_and_gpus_count_too(tmp_path: Path) -> None:
     machine.host.check(job_of(resources={"limits": {"memory": "1Gi"}}))
 
 
-def gpus_of(ticket: Ticket) -> dict[str, str]:
+def gpus_of(ref: JobRef) -> dict[str, str]:
     """What a job has heard of its GPUs."""
-    log = Path(ticket.directory) / "logs" / "main.0.log"
+    log = Path(ref.directory) / "logs" / "main.0.log"
     eventually(lambda: log.exists() and "over" in log.read_text())
     lines = [line for line in log.read_text().splitlines() if "=" in line]
     return dict(line.split("=", 1) for line in sorted(lines))
@@ -168,7 +168,7 @@ def test_gpus_are_assigned_and_no_two_jobs_have_the_same(machines: Callable[...,
     ):
         one.start(third)
     without = one.start(one.journaled(**asking_for(0)))
-    found = [gpus_of(ticket) for ticket in (first, second, without)]
+    found = [gpus_of(ref) for ref in (first, second, without)]
     assert found == [
         {"CUDA_VISIBLE_DEVICES": "0", "NVIDIA_VISIBLE_DEVICES": "0"},
         {"CUDA_VISIBLE_DEVICES": "GPU-1,2", "NVIDIA_VISIBLE_DEVICES": "GPU-1,2"},
@@ -210,7 +210,7 @@ def test_a_gpu_that_a_job_has_stays_its_own_when_the_options_change(
 def test_a_wrong_option_is_one_line(options: dict[str, object], words: str) -> None:
     pool = Pool(name="a", directory="/a", options=options, resources={"nvidia.com/gpu": "2"})
     with pytest.raises(ConfigError) as caught:
-        Host(pool)
+        HostBackend(pool)
     assert str(caught.value).startswith(f"pool a: options: {words}")
 
 
@@ -288,10 +288,10 @@ def test_a_job_that_could_not_write_down_its_start(machine: Machine, tmp_path: P
     job = machine.journaled()
     (tmp_path / "pool/jobs" / job.name / "begun").touch()  # killed between two steps
     found = machine.host.find([job.name])
-    ticket = Ticket(job.name, found[job.name], machine.journal.of(job.name))
-    sighting = machine.host.poll([ticket])[job.name]
-    assert (sighting.phase, sighting.message) == (ENDED, "it was killed while it began")
-    assert machine.host.clean([ticket]) == {job.name}
+    ref = JobRef(job.name, found[job.name], machine.journal.of(job.name))
+    observation = machine.host.poll([ref])[job.name]
+    assert (observation.phase, observation.message) == (ENDED, "it was killed while it began")
+    assert machine.host.clean([ref]) == {job.name}
 
 
 def test_what_another_machine_has_started_is_left_to_it(machine: Machine, tmp_path: Path) -> None:
@@ -314,35 +314,35 @@ def test_what_another_machine_has_started_is_left_to_it(machine: Machine, tmp_pa
 def test_what_others_run_takes_no_room_here(
     machine: Machine, machines: Callable[..., Machine], tmp_path: Path
 ) -> None:
-    tickets = [machine.start(machine.journaled("sleep 1000")) for _ in range(2)]
+    refs = [machine.start(machine.journaled("sleep 1000")) for _ in range(2)]
     third = machine.journaled("sleep 1000")
     with pytest.raises(NoRoom):
         machine.start(third)
-    entry = tmp_path / "pool/running" / tickets[0].name
+    entry = tmp_path / "pool/running" / refs[0].name
     taken = json.loads(entry.read_text())
     assert taken["machine"] == os.uname().nodename
     entry.write_text(json.dumps({**taken, "machine": "node2.example.org"}))
     fresh = machines(**machine.pool.options)
     fresh.start(third)
-    assert fresh.host._running_jobs() == {tickets[1].name, third.name}
+    assert fresh.host._running_jobs() == {refs[1].name, third.name}
 
 
 def test_a_restarted_machine_ends_its_jobs(machine: Machine) -> None:
-    ticket = Ticket("job", f"{os.getpid()}.1.another-boot", "/nowhere")
-    assert machine.host.poll([ticket])["job"].message == "the machine was restarted"
-    machine.host.cancel([ticket], kill=False)
-    machine.host.cancel([ticket], kill=True)  # and we are still here
+    ref = JobRef("job", f"{os.getpid()}.1.another-boot", "/nowhere")
+    assert machine.host.poll([ref])["job"].message == "the machine was restarted"
+    machine.host.cancel([ref], kill=False)
+    machine.host.cancel([ref], kill=True)  # and we are still here
 
 
 def test_a_number_that_has_a_new_owner_is_left_alone(machine: Machine) -> None:
     stat = stat_of(os.getpid())
     assert stat is not None
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    other = Identity(stranger.pid, stat.start, boot_id())
-    ticket = Ticket("job", str(other), "/nowhere")
-    machine.host.cancel([ticket], kill=False)
-    machine.host.cancel([ticket], kill=True)
-    assert machine.ends(ticket)
+    other = ProcessIdentity(stranger.pid, stat.start, boot_id())
+    ref = JobRef("job", str(other), "/nowhere")
+    machine.host.cancel([ref], kill=False)
+    machine.host.cancel([ref], kill=True)
+    assert machine.ends(ref)
     assert stranger.poll() is None
     stranger.kill()
     stranger.wait()
@@ -355,15 +355,15 @@ def test_what_a_pool_offers(tmp_path: Path) -> None:
         options={"cpu": 3, "pods": "7"},
         resources={"memory": "2Gi", "nvidia.com/gpu": "1"},
     )
-    offer = Host(pool).capacity()
+    offer = HostBackend(pool).capacity()
     assert offer == {"cpu": "3", "memory": "2Gi", "pods": "7", "nvidia.com/gpu": "1"}
-    own = Host(Pool(name="site", directory=str(tmp_path))).capacity()
+    own = HostBackend(Pool(name="site", directory=str(tmp_path))).capacity()
     assert int(own["cpu"]) == len(os.sched_getaffinity(0))
 
 
 def test_backends_by_name(tmp_path: Path) -> None:
     made = registry.make(Pool(name="site", directory=str(tmp_path)))
-    assert isinstance(made, Host)
+    assert isinstance(made, HostBackend)
     assert isinstance(made, Backend)
     with pytest.raises(ConfigError, match="host"):
         registry.make(Pool(name="site", directory=str(tmp_path), backend="pbs"))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from submitter.backends.htcondor.capacity import capacity
-from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.options import load
 from submitter.backends.htcondor.parsing import Ad
 
@@ -36,7 +36,9 @@ def offered(folder: Path, slots: list[dict[str, Any]], **options: Any) -> dict[s
     program.chmod(0o755)
     raw = {"programs": {"condor_status": str(program)}, **options}
     site = load(raw, "p")
-    return capacity(Commands(site, "/nowhere"), site, OURS if site.capacity == "free" else [])
+    return capacity(
+        HTCondorCommands(site, "/nowhere"), site, OURS if site.capacity == "free" else []
+    )
 
 
 def test_all_that_there_is(tmp_path: Path) -> None:

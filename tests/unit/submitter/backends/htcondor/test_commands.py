@@ -11,7 +11,7 @@ import nats as nats_py
 import pytest
 from nats.js.api import KeyValueConfig
 
-from submitter.backends.htcondor.commands import Commands
+from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.options import load
 from submitter.common.errors import BackendUnavailable
 from templates.nats import subjects
@@ -30,7 +30,7 @@ def issuer(tmp_path_factory: pytest.TempPathFactory) -> Iterator[oidc.Issuer]:
         yield one
 
 
-def made(issuer: oidc.Issuer, tmp_path: Path, **more: Any) -> Commands:
+def made(issuer: oidc.Issuer, tmp_path: Path, **more: Any) -> HTCondorCommands:
     """Commands of which condor_q says what it finds."""
     program = tmp_path / "condor_q"
     program.write_text(
@@ -43,7 +43,7 @@ def made(issuer: oidc.Issuer, tmp_path: Path, **more: Any) -> Commands:
     tokens = {"issuer": issuer.url, "ca_file": issuer.ca_file, "client_id": "us"}
     tokens["client_secret_file"] = str(secret)
     raw = {"programs": {"condor_q": str(program)}, "tokens": {**tokens, **more}}
-    return Commands(load(raw, "site"), str(tmp_path))
+    return HTCondorCommands(load(raw, "site"), str(tmp_path))
 
 
 def test_a_program_finds_a_token(issuer: oidc.Issuer, tmp_path: Path) -> None:

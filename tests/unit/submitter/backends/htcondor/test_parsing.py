@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.backends.htcondor import parsing
 from submitter.backends.htcondor.errors import SUBMIT_ERRORS, submit_error
-from submitter.backends.htcondor.observations import Terms, ended, sighting_of
+from submitter.backends.htcondor.observations import Terms, ended, observe
 from submitter.backends.htcondor.parsing import Ad
 from submitter.backends.htcondor.states import FAILED, HELD, HOLDS, PASSING, RELEASED, STATES
 from submitter.common.errors import (
@@ -27,8 +27,8 @@ def ad(status: int, **values: Any) -> Ad:
     return Ad("7.0", "job", status, {"JobStatus": status, **values})
 
 
-def seen(status: int, rerun: bool = False, shared: bool = True, **values: Any) -> Sighting:
-    found = sighting_of(ad(status, **values), Terms(rerun, 3, shared))
+def seen(status: int, rerun: bool = False, shared: bool = True, **values: Any) -> Observation:
+    found = observe(ad(status, **values), Terms(rerun, 3, shared))
     assert found is not None
     return found
 
@@ -85,7 +85,7 @@ def test_every_state_is_known() -> None:
     assert phases == {
         1: QUEUED, 2: STARTED, 3: STARTED, 4: ENDED, 5: ENDED, 6: STARTED, 7: STARTED,
     }  # fmt: skip
-    assert sighting_of(ad(99), Terms()) is None
+    assert observe(ad(99), Terms()) is None
 
 
 def test_an_idle_job_says_why() -> None:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from submitter.backends import command_backend
-from submitter.backends.base import Ticket
+from submitter.backends.base import JobRef
 from submitter.backends.htcondor import spooling
-from submitter.backends.htcondor.backend import HTCondor
+from submitter.backends.htcondor.backend import HTCondorBackend
 from submitter.backends.htcondor.states import COMPLETED, HELD, IDLE, REMOVED, RUNNING
 from submitter.common.errors import CommandFailed
 from submitter.config.settings import Pool
@@ -47,15 +47,15 @@ class Element:
         options = {"programs": programs, "shared": False, "remote": remote}
         pool = Pool(name="p", directory=str(folder / "pool"), options=options)
         Journal(pool.directory).prepare()
-        self.condor = HTCondor(pool)
+        self.condor = HTCondorBackend(pool)
         for number in (1, 2, 3):
-            place = Path(self.ticket(number).directory)
+            place = Path(self.ref(number).directory)
             place.mkdir()
             (place / "request.json").touch()
 
-    def ticket(self, number: int = 1) -> Ticket:
+    def ref(self, number: int = 1) -> JobRef:
         name = f"job-{number}"
-        return Ticket(name, f"{number}.0", str(self.folder / "pool" / "jobs" / name))
+        return JobRef(name, f"{number}.0", str(self.folder / "pool" / "jobs" / name))
 
     def says(self, program: str, *ads: dict[str, Any]) -> None:
         (self.folder / f"{program}.says").write_text(json.dumps(ads) if ads else "")
@@ -68,7 +68,7 @@ class Element:
         return lines
 
     def sight(self) -> Any:
-        return self.condor.poll([self.ticket()]).get("job-1")
+        return self.condor.poll([self.ref()]).get("job-1")
 
 
 def ad(status: int, number: int = 1, **more: Any) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def element(tmp_path: Path) -> Element:
 def test_who_is_asked(element: Element) -> None:
     element.says("condor_q", ad(RUNNING, RemoteHost="n1"))
     element.sight()
-    element.condor.cancel([Ticket("job-1", "1.0", "")], kill=True)
+    element.condor.cancel([JobRef("job-1", "1.0", "")], kill=True)
     element.condor.capacity()
     for line in element.started():
         program, *words = line.split()
@@ -153,7 +153,7 @@ def test_one_is_cleaned_while_its_last_words_are_fetched(
 
     def cleaning(program: str, *rest: Any) -> str:
         if program == "condor_qedit":
-            element.condor.clean([element.ticket()])
+            element.condor.clean([element.ref()])
             raise CommandFailed(program, "Queue transaction failed")
         return run(program, *rest)
 
@@ -176,10 +176,10 @@ def test_one_that_never_began_has_left_nothing(element: Element) -> None:
 def test_many_that_run_take_turns(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spooling, "AT_ONCE", 2)
     element.says("condor_q", *(ad(RUNNING, number, RemoteHost="n") for number in (1, 2, 3)))
-    tickets = [element.ticket(number) for number in (1, 2, 3)]
+    refs = [element.ref(number) for number in (1, 2, 3)]
     turns = []
     for _ in range(3):
-        element.condor.poll(tickets)
+        element.condor.poll(refs)
         turns.append(element.started()[1].partition("member(")[2])
     some = ["ClusterId, {1, 2})", "ClusterId, {1, 3})", "ClusterId, {2, 3})"]
     assert turns == some
@@ -188,7 +188,7 @@ def test_many_that_run_take_turns(element: Element, monkeypatch: pytest.MonkeyPa
 def test_a_directory_that_is_gone_is_not_made_again(element: Element) -> None:
     """HTCondor would make it again; when it is removed while files come, it goes once more."""
     element.says("condor_q", ad(RUNNING, RemoteHost="n1"))
-    place = Path(element.ticket().directory)
+    place = Path(element.ref().directory)
     program = element.folder / "condor_transfer_data"
     program.write_text(f"#!/bin/bash\nrm -rf {place}; mkdir {place}; touch {place}/stream\n")
     element.sight()
@@ -239,7 +239,7 @@ def test_a_job_that_waits_for_its_files_for_ever_is_lost(element: Element) -> No
 
 
 def test_what_is_clean_leaves_the_queue_for_good(element: Element) -> None:
-    element.condor.clean([Ticket("job-1", "1.0", str(element.folder))])
+    element.condor.clean([JobRef("job-1", "1.0", str(element.folder))])
     first, second = element.started()
     assert "-reason interlink: the pod's job is over" in first
     assert "JobStatus == 3 && RemoteHost is undefined" in second
@@ -248,9 +248,9 @@ def test_what_is_clean_leaves_the_queue_for_good(element: Element) -> None:
 
 def test_many_that_have_left_the_queue_are_clean(element: Element) -> None:
     """condor_rm says so in words that go on with all of their numbers."""
-    tickets = [element.ticket(number) for number in range(1, 200)]
+    refs = [element.ref(number) for number in range(1, 200)]
     numbers = ", ".join(map(str, range(1, 200)))
     constraint = f'(InterlinkPool == "p" && member(ClusterId, {{{numbers}}}) && JobStatus isnt 3)'
     said = f"Couldn't find/remove all jobs matching constraint {constraint}\n"
     (element.folder / "fails-condor_rm").write_text(said)
-    assert element.condor.clean(tickets) == {ticket.name for ticket in tickets}
+    assert element.condor.clean(refs) == {ref.name for ref in refs}

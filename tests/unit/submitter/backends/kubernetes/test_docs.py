@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from submitter.backends.kubernetes import options as kubernetes_options
-from submitter.backends.podman.backend import Podman
+from submitter.backends.podman.backend import PodmanBackend
 from submitter.cli.config_file import load
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
@@ -41,7 +41,7 @@ def test_options() -> None:
 
 def test_the_examples_load(tmp_path: Path) -> None:
     assert kubernetes_options.load(example("kubernetes.md", tmp_path)).namespace == "interlink"
-    assert Podman(example("podman.md", tmp_path)).capacity()["cpu"] == "16"
+    assert PodmanBackend(example("podman.md", tmp_path)).capacity()["cpu"] == "16"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from submitter.backends.kubernetes.client import Api
-from submitter.backends.kubernetes.logs import Logs
+from submitter.backends.kubernetes.logs import PodLogs
 
 # 2026-11-19T05:00:01Z and the seconds after it.
 FIRST = 1795064401
@@ -33,11 +33,11 @@ def cluster() -> Cluster:
 
 
 @pytest.fixture
-def logs(cluster: Cluster) -> Logs:
-    return Logs(cast(Api, cluster))
+def logs(cluster: Cluster) -> PodLogs:
+    return PodLogs(cast(Api, cluster))
 
 
-def bring(logs: Logs, directory: Path) -> bool:
+def bring(logs: PodLogs, directory: Path) -> bool:
     return logs.bring("pod", str(directory), "main", 0, now=True)
 
 
@@ -49,7 +49,7 @@ def index(directory: Path) -> list[str]:
     return (directory / "logs" / "main.0.log.idx").read_text().split("\n")[:-1]
 
 
-def test_what_is_new_is_appended(cluster: Cluster, logs: Logs, tmp_path: Path) -> None:
+def test_what_is_new_is_appended(cluster: Cluster, logs: PodLogs, tmp_path: Path) -> None:
     cluster.lines = ["2026-11-19T05:00:01.5Z one", "2026-11-19T05:00:02Z two"]
     assert bring(logs, tmp_path)
     cluster.lines = ["2026-11-19T05:00:02Z two", "2026-11-19T05:00:02Z three"]
@@ -60,7 +60,7 @@ def test_what_is_new_is_appended(cluster: Cluster, logs: Logs, tmp_path: Path) -
 
 @pytest.mark.parametrize("zone", ["+01:00", "-11:30", "Z"])
 def test_nodes_may_have_any_time_zone(
-    cluster: Cluster, logs: Logs, tmp_path: Path, zone: str
+    cluster: Cluster, logs: PodLogs, tmp_path: Path, zone: str
 ) -> None:
     local = {"+01:00": "19T06:00", "-11:30": "18T17:30", "Z": "19T05:00"}[zone]
     cluster.lines = [f"2026-11-{local}:01.25{zone} one", f"2026-11-{local}:02.25{zone} two"]
@@ -81,7 +81,7 @@ def test_nodes_may_have_any_time_zone(
     ],
 )
 def test_a_node_that_has_no_log_says_so_in_its_place(
-    cluster: Cluster, logs: Logs, tmp_path: Path, words: str
+    cluster: Cluster, logs: PodLogs, tmp_path: Path, words: str
 ) -> None:
     cluster.lines = [words]
     assert not bring(logs, tmp_path)
@@ -92,7 +92,7 @@ def test_a_node_that_has_no_log_says_so_in_its_place(
 
 
 def test_a_container_that_says_nothing_has_a_log(
-    cluster: Cluster, logs: Logs, tmp_path: Path
+    cluster: Cluster, logs: PodLogs, tmp_path: Path
 ) -> None:
     cluster.lines = []
     assert bring(logs, tmp_path)

@@ -1,4 +1,4 @@
-"""What a pod of a site's cluster says, as records and sightings; and what its cluster offers."""
+"""What a pod of a site's cluster says, as records and observations; and what its cluster offers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def ended(code: int, **more: Any) -> dict[str, Any]:
 def test_a_pod_that_waits_for_a_node_has_the_schedulers_words() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     waits = pod("Pending", startTime=None, conditions=[{**condition, "message": "0/3 nodes"}])
-    seen = states.sighting(waits)
+    seen = states.observation(waits)
     assert (seen.phase, seen.reason, seen.message) == ("queued", "Unschedulable", "0/3 nodes")
     assert not [*states.lines(waits)]
 
@@ -58,7 +58,7 @@ def test_a_pod_that_waits_in_a_queue_of_the_clusters_says_what_holds_it() -> Non
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     waits = pod("Pending", startTime=None, conditions=[{**condition, "message": "it is gated"}])
     waits["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
-    seen = states.sighting(waits)
+    seen = states.observation(waits)
     assert (seen.phase, seen.reason) == ("queued", "SchedulingGated")
     assert seen.message == "it is gated: kueue.x-k8s.io/admission"
 
@@ -85,7 +85,7 @@ def test_a_container_that_an_evicted_pods_node_has_lost() -> None:
     assert (main.state, main.restarts, main.end.exit_code) == ("terminated", 1, 137)
     assert main.end.reason == "ContainerStatusUnknown"
     assert main.end.message == "Evicted: too large: could not be located"
-    assert states.sighting(over).exit_code == 137
+    assert states.observation(over).exit_code == 137
 
 
 def test_a_life() -> None:
@@ -99,7 +99,7 @@ def test_a_life() -> None:
     assert (end.exit_code, end.reason, end.message) == (7, "Error", "ä")
     assert end.finished_ms - end.started_ms == 2000
     assert (state.exit_code, state.finished_ms) == (7, 5)
-    seen = states.sighting(over)
+    seen = states.observation(over)
     assert (seen.phase, seen.exit_code, seen.at_ms) == ("ended", 7, end.finished_ms)
 
 
@@ -113,7 +113,7 @@ def test_a_restart_that_nobody_saw_is_known_by_the_last_end() -> None:
 
 def test_a_pod_that_was_evicted_says_so() -> None:
     evicted = pod("Failed", reason="Evicted", message="disk pressure")
-    assert states.sighting(evicted).message == "Evicted: disk pressure"
+    assert states.observation(evicted).message == "Evicted: disk pressure"
     assert folded(evicted).message == "Evicted: disk pressure"
     assert folded(evicted).exit_code == 1
 
@@ -142,9 +142,9 @@ def test_a_pod_that_the_cluster_ends_says_why(kind: str) -> None:
     runs = pod("Running", container(running={"startedAt": BEGIN}), conditions=[condition])
     assert states.deleted(runs).message == "Preempted: for another"
     over = pod("Failed", container(terminated=ended(143)), conditions=[condition])
-    assert states.sighting(over).message == "Preempted: for another"
+    assert states.observation(over).message == "Preempted: for another"
     over["status"]["conditions"][0]["status"] = "False"
-    assert states.sighting(over).message == ""
+    assert states.observation(over).message == ""
 
 
 # --- what is offered ------------------------------------------------------------------------------

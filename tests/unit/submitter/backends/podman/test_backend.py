@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from submitter.backends.host.processes import Suspect
-from submitter.backends.podman.backend import Podman
+from submitter.backends.podman.backend import PodmanBackend
 from submitter.common.errors import BackendUnavailable
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
@@ -25,7 +25,7 @@ esac
 """
 
 
-def backend(folder: Path, runtime: str = "podman") -> Podman:
+def backend(folder: Path, runtime: str = "podman") -> PodmanBackend:
     program = folder / "podman"
     program.write_text(STAND_IN.replace("FOLDER", str(folder)))
     program.chmod(0o755)
@@ -33,7 +33,7 @@ def backend(folder: Path, runtime: str = "podman") -> Podman:
         (folder / name).touch()
     (folder / "jobs").mkdir()
     build = BuildConfig(runtime=Runtime(runtime, str(program)))
-    return Podman(Pool("p", str(folder), "podman", build=build))
+    return PodmanBackend(Pool("p", str(folder), "podman", build=build))
 
 
 def asked(folder: Path) -> list[str]:

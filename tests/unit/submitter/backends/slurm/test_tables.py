@@ -7,10 +7,10 @@ from typing import Optional
 
 import pytest
 
-from submitter.backends.base import Ticket
-from submitter.backends.slurm.backend import Slurm
+from submitter.backends.base import JobRef
+from submitter.backends.slurm.backend import SlurmBackend
 from submitter.backends.slurm.errors import submit_error
-from submitter.backends.slurm.observations import sighting_of
+from submitter.backends.slurm.observations import observe
 from submitter.backends.slurm.parsing import Row
 from submitter.backends.slurm.states import state_of, waiting_words
 from submitter.common.errors import (
@@ -58,7 +58,7 @@ def test_every_state_is_known() -> None:
     ],
 )
 def test_what_a_state_means(state: str, code: str, expected: tuple[str, str, int]) -> None:
-    seen = sighting_of(Row("1", "n", state, exit_code=code))
+    seen = observe(Row("1", "n", state, exit_code=code))
     assert seen is not None
     assert (seen.phase, seen.reason, seen.exit_code) == expected
 
@@ -81,11 +81,11 @@ def test_memory_is_told_from_other_kills_by_the_output(
 ) -> None:
     if said is not None:
         (tmp_path / "output").write_text("x" * 100_000 + said)
-    seen = sighting_of(Row("1", "n", "FAILED", exit_code="0:9"), str(tmp_path))
+    seen = observe(Row("1", "n", "FAILED", exit_code="0:9"), str(tmp_path))
     assert seen is not None
     assert (seen.reason, seen.exit_code) == (reason, 137)
     assert seen.message.startswith("Slurm: FAILED (exit code 0:9): it ")
-    other = sighting_of(Row("1", "n", "FAILED", exit_code="3:0"), str(tmp_path))
+    other = observe(Row("1", "n", "FAILED", exit_code="3:0"), str(tmp_path))
     assert other is not None
     assert other.reason == ""
 
@@ -98,17 +98,17 @@ def test_who_was_told_to_end_near_the_limit_has_reached_it(
     ran_s: int, warning_s: int, cause: str
 ) -> None:
     row = Row("1", "n", "FAILED", "", 0, "143:0", 10_000 + ran_s, 10_000, 1800)
-    seen = sighting_of(row, warning_s=warning_s)
+    seen = observe(row, warning_s=warning_s)
     assert seen is not None
-    assert (seen.reason, seen.if_told) == ("", cause)
+    assert (seen.reason, seen.if_terminated) == ("", cause)
 
 
 def test_a_requeue_is_told() -> None:
-    seen = sighting_of(Row("1", "n", "PENDING", "BeginTime", restarts=2))
+    seen = observe(Row("1", "n", "PENDING", "BeginTime", restarts=2))
     assert seen is not None
     assert seen.requeued
     assert seen.message.endswith("(put back into the queue 2 times)")
-    fresh = sighting_of(Row("1", "n", "PENDING", "Priority"))
+    fresh = observe(Row("1", "n", "PENDING", "Priority"))
     assert fresh is not None
     assert not fresh.requeued
 
@@ -179,7 +179,7 @@ def test_a_wrong_option_is_refused() -> None:
 # --- a scripted sbatch, for what a real one does not do on demand ---------------------------------
 
 
-def site(folder: Path, **programs: str) -> Slurm:
+def site(folder: Path, **programs: str) -> SlurmBackend:
     (folder / "pool" / "jobs").mkdir(parents=True, exist_ok=True)
     for name, text in programs.items():
         path = folder / name
@@ -187,7 +187,7 @@ def site(folder: Path, **programs: str) -> Slurm:
         path.chmod(0o755)
     named = {name: str(folder / name) for name in programs}
     options = {"programs": named, "accounting": "off", "timeout_s": 1}
-    return Slurm(Pool(name="p", directory=str(folder / "pool"), options=options))
+    return SlurmBackend(Pool(name="p", directory=str(folder / "pool"), options=options))
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_strangers_job_with_our_number_is_not_ours(tmp_path: Path) -> None:
         + "None".ljust(100)
     )
     slurm = site(tmp_path, squeue=f"echo '{line}'", scancel=f"touch {tmp_path}/cancelled")
-    ticket = Ticket("mine", "34", "/d")
-    assert slurm.poll([ticket]) == {}
-    slurm.cancel([ticket], kill=True)
+    ref = JobRef("mine", "34", "/d")
+    assert slurm.poll([ref]) == {}
+    slurm.cancel([ref], kill=True)
     assert not (tmp_path / "cancelled").exists()

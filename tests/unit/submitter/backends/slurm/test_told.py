@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.backends.base import Sighting
+from submitter.backends.base import Observation
 from submitter.jobs.context import PoolContext
 from submitter.jobs.poll import Polling
 from submitter.jobs.scanner import load
@@ -57,17 +57,17 @@ def records(job: str, run: int) -> list[Record]:
     return parse_lines(text.encode())
 
 
-def ask(site: PoolContext, entry: TrackedJob, sighting: Sighting) -> None:
-    moody(site).sightings = {entry.name: sighting}
+def ask(site: PoolContext, entry: TrackedJob, observation: Observation) -> None:
+    moody(site).observations = {entry.name: observation}
     asyncio.run(Polling(site).step())
 
 
 def test_the_batch_system_says_why_it_was_told(site: PoolContext, entry: TrackedJob) -> None:
-    ask(site, entry, Sighting(STARTED))
+    ask(site, entry, Observation(STARTED))
     assert (entry.has_ended, entry.status().phase) == (False, STARTED)
     moody(site).settle_s = 3600.0  # all that it had to say is there
     words = "Slurm: TIMEOUT: it reached its time limit"
-    ask(site, entry, Sighting(ENDED, "TimeLimit", words, exit_code=143))
+    ask(site, entry, Observation(ENDED, "TimeLimit", words, exit_code=143))
     status = entry.status()
     assert (status.phase, status.exit_code) == (ENDED, 143)
     assert status.message == f"TimeLimit: {words}: {WORDS}"
@@ -78,7 +78,7 @@ def test_the_batch_system_says_why_it_was_told(site: PoolContext, entry: Tracked
 
 def test_it_waits_again(site: PoolContext, entry: TrackedJob) -> None:
     before = entry.status().version
-    ask(site, entry, Sighting(QUEUED, "BeginTime", "later", requeued=True))
+    ask(site, entry, Observation(QUEUED, "BeginTime", "later", requeued=True))
     status = entry.status()
     assert (status.phase, status.reason, entry.has_ended) == (QUEUED, "BeginTime", False)
     assert status.version > before
@@ -99,5 +99,5 @@ def test_a_deleted_pod_does_not_wait_for_words(site: PoolContext, entry: Tracked
 def test_where_nothing_is_started_again_its_word_is_the_last(
     site: PoolContext, entry: TrackedJob
 ) -> None:
-    entry.update(entry.outlook._replace(starts_again=False))
+    entry.update(entry.view._replace(starts_again=False))
     assert (entry.has_ended, entry.status().phase) == (True, ENDED)
