@@ -13,7 +13,7 @@ from templates.job.status import QUEUED
 
 
 class JobRef(NamedTuple):
-    """A job that was handed to the batch system."""
+    """A reference to a job that was submitted to the batch system."""
 
     name: str
     native: str
@@ -23,69 +23,71 @@ class JobRef(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """The batch system's word on a job."""
+    """The state of a job as the batch system reports it."""
 
     phase: str = QUEUED
     """QUEUED, STARTED or ENDED, of templates.job.status."""
     reason: str = ""
     """Why it waits, or what ended it: one word."""
     message: str = ""
-    """In the batch system's own words."""
+    """The batch system's own text."""
     exit_code: int = 0
     """Of a job that has ended."""
     at_ms: int = 0
-    """When it ended; 0 if that is not told."""
+    """When it ended; 0 if that is not reported."""
     lost: bool = False
-    """Of a job that has ended: whether the batch system is to blame, so that it may be submitted
-    again if its script has not begun."""
+    """The job has ended by a failure of the batch system, so that it may be submitted again if its
+    script has not begun."""
     if_terminated: str = ""
-    """Of a job that has ended as if by itself: what it was, if its script had been told to end."""
+    """Of a job that seems to have ended by itself: the reason, if its script got a TERM before."""
     requeued: bool = False
-    """True if it waits for the second time: it has been started, and put back into the queue."""
+    """The job waits for the second time: it was started, and put back into the queue."""
 
 
 class Finding(NamedTuple):
-    """Something that people should know of how a batch system can be used from here."""
+    """A result of checking how a batch system can be used from this machine."""
 
     subject: str
     message: str
     hint: str = ""
-    """Of what is wrong: how to mend it."""
+    """How to fix what is wrong; empty if nothing is."""
     uncertain: bool = False
-    """True if it may be wrong, but need not be."""
+    """It may be wrong, but need not be."""
 
 
 class Backend(ABC):
     """One pool's batch system.
 
     All methods block and are called in threads, never two of ``submit``, ``find`` and ``cancel`` at
-    once for the same job. Whatever cannot be asked or understood is a ``BackendUnavailable``: a
-    job's state changes only by what the batch system has really said. Two submitters may serve the
-    same pool, on two machines: what one has submitted, the other has to find by the job's name.
+    once for the same job. A request that fails, or a reply that cannot be parsed, is a
+    ``BackendUnavailable``: a job's state changes only by what the batch system has reported. Two
+    submitters may serve the same pool, on two machines: what one has submitted, the other has to
+    find by the job's name.
     """
 
     settle_s: float = 30.0
-    """Seconds after a job's end in which its last records may still be on their way."""
+    """Seconds after a job's end in which its last records may still arrive."""
     visible_after_s: float = 60.0
-    """Seconds after a submission that ended unclearly until ``find`` shows the job for certain."""
+    """Seconds after an unclear submission until ``find`` shows the job for certain."""
     urgent_s: float = 0.0
-    """Between two polls while a job's end is in doubt, where asking costs nothing; 0: as always."""
+    """Seconds between two polls while a job's end is in doubt, where a poll costs nothing; 0: the
+    pool's interval."""
     lost_after_s: float = 0.0
     """Seconds that a job must be missing in the batch system before it counts as lost; 0: what the
     pool's timing says."""
 
     starts_again: bool = False
-    """True if the batch system may end a job by itself and start it again later: then a script that
-    was told to end has not said its last word."""
+    """The batch system may end a job by itself and start it again later: then the end of a script
+    that got a TERM is not the job's end."""
 
     fetches_logs: bool = False
-    """True if logs have to be brought from the batch system when somebody asks for them."""
+    """Logs have to be fetched from the batch system when they are requested."""
 
     runs_here: bool = False
-    """True if jobs run on this very machine, and need what is installed here."""
+    """Jobs run on this very machine, and need what is installed here."""
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
-        """Take the settings of a pool, and a way to ask on the submitter's connection to NATS."""
+        """Take the settings of a pool, and a function for requests on the connection to NATS."""
         self.pool = pool
 
     @classmethod
@@ -99,25 +101,25 @@ class Backend(ABC):
 
     @abstractmethod
     def submit(self, job: Job, directory: str) -> str:
-        """Hand over a job, under its name; return its identity in the batch system.
+        """Submit a job, under its name; return its identity in the batch system.
 
         The job carries no script and no files: those are in the directory. What runs is
-        ``bash <directory>/job.sh <directory> <spool>``, once. ``NoRoom`` when no job is taken now
-        (the job stays first in our queue), ``SubmitRefused`` when this one never will be,
-        ``SubmitUnclear`` when it may have been taken.
+        ``bash <directory>/job.sh <directory> <spool>``, once. Raise ``NoRoom`` if no job is
+        accepted now (the job stays first in our queue), ``SubmitRefused`` if this one never will
+        be, ``SubmitUnclear`` if it may have been accepted.
         """
 
     @abstractmethod
     def find(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the identities of jobs that were taken, whether they wait, run or have ended."""
+        """Return the identities of accepted jobs, whether they wait, run or have ended."""
 
     @abstractmethod
     def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
-        """Ask once and return what is said of these jobs; those it does not know are missing."""
+        """Query all of these jobs at once; return no observation of those that are unknown."""
 
     @abstractmethod
     def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
-        """End jobs: a TERM to the script, or, with ``kill``, everything at once and without words.
+        """End jobs: with a TERM to the script, or, with ``kill``, everything at once.
 
         Repeating it does no harm, nor does a job that has ended or was never there.
         """
@@ -127,17 +129,17 @@ class Backend(ABC):
         return {ref.name for ref in refs}
 
     def fetch_logs(self, name: str, container: str) -> bool:
-        """Bring the files of a container's log up to date; return whether they are."""
+        """Update the files of a container's log; return whether they are complete by now."""
         return True
 
     def tidy(self) -> None:
-        """Remove what jobs have left whose directories are gone: at the start, and now and then."""
+        """Remove what jobs without a directory have left: at the start, and now and then."""
         return
 
     def examine(self) -> Iterator[Finding]:
-        """Yield what ``interlink-submitter check`` should say, besides the capacity."""
+        """Yield findings for ``interlink-submitter check``, besides the capacity."""
         return iter(())
 
     @abstractmethod
     def capacity(self) -> dict[str, str]:
-        """Return what is offered to us: resource name -> quantity, as Kubernetes writes them."""
+        """Return the resources offered to us: name -> quantity, as Kubernetes writes them."""

@@ -13,9 +13,9 @@ from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
 from submitter.store.journal import read
 
-AFTER_TROUBLE_S = 5.0  # what it took in before it fell silent is in its queue by then
-REMEMBERED_S = 14 * 24 * 3600  # how far back its history is searched for a name
-CAPACITY_S = 30.0  # how long what is offered is taken for what it was
+RECOVERY_S = 5.0  # what it accepted before it stopped responding is in its queue by then
+HISTORY_S = 14 * 24 * 3600  # how far back its history is searched for a name
+CAPACITY_CACHE_S = 30.0
 
 
 class CommandBackend(Backend):
@@ -30,45 +30,45 @@ class CommandBackend(Backend):
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
-        self._last: dict[str, Observation] = {}
-        self._offer: dict[str, str] = {}
-        self._offered = 0.0
+        self._last_observations: dict[str, Observation] = {}
+        self._capacity: dict[str, str] = {}
+        self._capacity_read_at = 0.0
 
     # --- for subclasses -----------------------------------------------------------------------
 
     @property
     @abstractmethod
-    def _programs(self) -> CommandRunner:
-        """The programs that are run."""
+    def _runner(self) -> CommandRunner:
+        """Return the runner of the batch system's programs."""
 
     @abstractmethod
     def _is_native(self, text: str) -> bool:
-        """Return whether this can be the identity of a job."""
+        """Return whether the text can be the identity of a job."""
 
     @abstractmethod
     def _find_submitted(self, names: Sequence[str]) -> Mapping[str, str]:
-        """Return the identities of those of a chunk of jobs that were taken."""
+        """Return the identities of the accepted jobs of one chunk."""
 
     @abstractmethod
     def _measure_capacity(self) -> dict[str, str]:
-        """Return what is offered now."""
+        """Return the capacity as it is now."""
 
     def _last_observation(self, name: str) -> Observation:
-        """Return what was said of a job before, where nothing can be said now."""
-        return self._last.get(name, Observation())
+        """Return the observation of a job in the previous poll."""
+        return self._last_observations.get(name, Observation())
 
     # --- what they share ------------------------------------------------------------------------
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
-        found = self._begun(names)
+        found = self._find_started(names)
         for chunk in chunks(name for name in names if name not in found):
             found.update(self._find_submitted(chunk))
-        if len(found) < len(names) and self._programs.answers_for_s() < AFTER_TROUBLE_S:
+        if len(found) < len(names) and self._runner.responding_for_s() < RECOVERY_S:
             raise BackendUnavailable(f"{self.title} answers again, and may still be taking jobs in")
         return found
 
-    def _begun(self, names: Iterable[str]) -> dict[str, str]:
-        """Return those whose script has begun: it says under which number."""
+    def _find_started(self, names: Iterable[str]) -> dict[str, str]:
+        """Return the identities of jobs whose script has begun: it writes its own down."""
         found = {}
         for name in names:
             words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
@@ -79,7 +79,7 @@ class CommandBackend(Backend):
 
     def capacity(self) -> dict[str, str]:
         now = time.monotonic()
-        if not self._offer or now - self._offered > CAPACITY_S:
-            self._offer = self._measure_capacity()
-            self._offered = now
-        return dict(self._offer)
+        if not self._capacity or now - self._capacity_read_at > CAPACITY_CACHE_S:
+            self._capacity = self._measure_capacity()
+            self._capacity_read_at = now
+        return dict(self._capacity)

@@ -1,4 +1,4 @@
-"""A batch system's programs, started as the site wants it; no answer is ``BackendUnavailable``."""
+"""Running a batch system's programs, as the pool's options configure them."""
 
 from __future__ import annotations
 
@@ -9,53 +9,55 @@ from typing import Optional
 from submitter.common import command
 from submitter.common.errors import BackendUnavailable, CommandFailed, SubmitterError
 
-_AT_ONCE = 1000  # jobs that are named in one question
+_CHUNK_SIZE = 1000  # jobs that are named on one command line
 
 
 class CommandRunner:
-    """The programs of one pool's batch system; whatever they are asked blocks."""
+    """The programs of one pool's batch system; every call blocks."""
 
     def __init__(
         self, paths: object, prefix: Sequence[str], environment: Mapping[str, str], timeout_s: float
     ) -> None:
-        self._paths = paths  # a dataclass: the program's name -> what is started for it
+        self._paths = paths  # a dataclass: the program's name -> its path
         self._prefix = prefix
         self._environment = environment
         self._timeout_s = timeout_s
-        self._answers_since: Optional[float] = None
+        self._responding_since: Optional[float] = None
 
     def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
-        """What a program prints; ``CommandFailed`` unless it ended well.
+        """Run a program and return its output.
 
-        ``BackendUnavailable`` if it was not even started.
+        Raise ``CommandFailed`` if it fails, ``BackendUnavailable`` if it was not even started.
         """
         argv = [*self._prefix, getattr(self._paths, program), *arguments]
         return command.run(argv, self._timeout_s, stdin, self._environment)
 
-    def ask(self, program: str, *arguments: str) -> str:
-        """The answer to a question that changes nothing."""
+    def query(self, program: str, *arguments: str) -> str:
+        """Run a program that changes nothing; raise ``BackendUnavailable`` if it fails."""
         try:
-            answer = self.run(program, arguments)
+            output = self.run(program, arguments)
         except (CommandFailed, BackendUnavailable) as error:
-            self._answers_since = None
+            self._responding_since = None
             raise BackendUnavailable(str(error)) from None
-        if self._answers_since is None:
-            self._answers_since = time.monotonic()
-        return answer
+        if self._responding_since is None:
+            self._responding_since = time.monotonic()
+        return output
 
-    def answers_for_s(self) -> float:
-        """How long it has answered every question, the last one included."""
-        return time.monotonic() - self._answers_since if self._answers_since is not None else 0.0
+    def responding_for_s(self) -> float:
+        """Return for how long every query, the last one included, has succeeded."""
+        if self._responding_since is None:
+            return 0.0
+        return time.monotonic() - self._responding_since
 
 
 def chunks(items: Iterable[str]) -> list[list[str]]:
-    """As many as are named in one question."""
+    """Split items into as many as fit on one command line."""
     every = list(items)
-    return [every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE)]
+    return [every[start : start + _CHUNK_SIZE] for start in range(0, len(every), _CHUNK_SIZE)]
 
 
-def meaning(
-    words: str, table: Iterable[tuple[str, type[SubmitterError]]]
+def classify_error(
+    message: str, table: Iterable[tuple[str, type[SubmitterError]]]
 ) -> Optional[type[SubmitterError]]:
-    """What a program's complaint stands for: the first text of the table that it holds counts."""
-    return next((kind for text, kind in table if text.lower() in words.lower()), None)
+    """Return the error class of the first text of the table that occurs in a message."""
+    return next((kind for text, kind in table if text.lower() in message.lower()), None)

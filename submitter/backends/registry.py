@@ -1,4 +1,4 @@
-"""The batch systems, one module each: what to run, and how to read what it prints."""
+"""The registry of batch systems, by their names in the configuration."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ BACKENDS = {
 """Name in the configuration -> module and class; only the one in use is imported."""
 
 
-def class_of(pool: Pool) -> type[Backend]:
-    """Return the class of the batch system that a pool names."""
+def load_class(pool: Pool) -> type[Backend]:
+    """Import and return the backend class of a pool."""
     place = BACKENDS.get(pool.backend)
     if place is None:
         known = ", ".join(sorted(BACKENDS))
@@ -29,19 +29,19 @@ def class_of(pool: Pool) -> type[Backend]:
     try:
         found: type[Backend] = getattr(importlib.import_module(module), name)
     except ModuleNotFoundError as error:
-        what = f"{pool.backend} needs the Python package {error.name}, which is not installed"
-        raise ConfigError(f"pool {pool.name}: backend", what) from None
+        message = f"{pool.backend} needs the Python package {error.name}, which is not installed"
+        raise ConfigError(f"pool {pool.name}: backend", message) from None
     return found
 
 
-def make(pool: Pool, ask: AskNats = not_connected) -> Backend:
-    """Return the batch system that a pool names."""
-    return class_of(pool)(pool, ask)
+def make_backend(pool: Pool, ask: AskNats = not_connected) -> Backend:
+    """Return the backend of a pool."""
+    return load_class(pool)(pool, ask)
 
 
-def known_class(pool: Pool) -> type[Backend]:
-    """Return the class, or the base of all where there is none: ``make`` says why."""
+def load_class_or_base(pool: Pool) -> type[Backend]:
+    """Return the backend class of a pool; ``Backend`` if it has none: ``make_backend`` raises."""
     try:
-        return class_of(pool)
+        return load_class(pool)
     except ConfigError:
         return Backend

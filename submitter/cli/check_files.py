@@ -87,7 +87,7 @@ def check_directory(pool: Pool, report: Report) -> None:
 
 def _check_file_system(pool: Pool, report: Report) -> None:
     subject, kind = f"pool {pool.name}: file system", file_system_type(pool.directory)
-    is_shared = registry.known_class(pool).needs_shared_directory(pool)
+    is_shared = registry.load_class_or_base(pool).needs_shared_directory(pool)
     if kind in IN_MEMORY:
         message = (
             f"{pool.directory} is in memory ({kind}): all jobs are lost when this machine boots"

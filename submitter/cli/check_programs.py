@@ -58,7 +58,7 @@ def _check_runtime(pool: Pool, report: Report) -> None:
 def _check_backend(pool: Pool, report: Report, ask: AskNats) -> None:
     subject = f"pool {pool.name}: backend {pool.backend}"
     try:
-        backend = registry.make(pool, ask)
+        backend = registry.make_backend(pool, ask)
         if not _check_findings(pool, backend, report):
             return
         capacity = backend.capacity()
@@ -92,7 +92,7 @@ def _read_version(pool: Pool, report: Report, subject: str, program: str, hint: 
     try:
         version = command.run([program, "--version"], TIMEOUT_S)
     except CommandFailed as error:
-        if registry.known_class(pool).runs_here:
+        if registry.load_class_or_base(pool).runs_here:
             report.wrong(subject, str(error), hint)
         else:
             report.note(subject, f"{error}, here; the nodes need it")

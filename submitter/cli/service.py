@@ -38,7 +38,7 @@ async def serve(settings: Settings) -> int:
     root = settings.nats.root
     link = Link(link_settings(settings.nats, PROGRAM), root, publish_all)
     for pool in settings.pools:
-        backend = registry.make(pool, ask_through(link))
+        backend = registry.make_backend(pool, ask_through(link))
         context = PoolContext(pool, Journal(pool.directory), backend, Table(backend.starts_again))
         agents.append(Agent(context, link, root, shutdown.set))
     notifier = Notifier.from_environment()

@@ -64,12 +64,12 @@ def _flavor(name: str, raw: Any) -> tuple[Flavor, list[str]]:
     except (Forbidden, ValueError) as error:
         error_text = str(error).replace("SlurmFlags: ", "", 1)
         return flavor, [*messages, f".SlurmFlags: refused, all of them: {error_text}"]
-    if slurm_flags.gpus(options):
+    if slurm_flags.count_gpus(options):
         flavor["min_gpus"] = 1
         messages.append(
             ".SlurmFlags: a pod's own GPUs are asked for, not the flavor's (min_gpus: 1)"
         )
-        options = slurm_flags.without_gpus(options)
+        options = slurm_flags.drop_gpus(options)
     flags = []
     for option, value in options.items():
         if option in _FLAVOR_OPTIONS and value:

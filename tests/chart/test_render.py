@@ -15,7 +15,7 @@ import yaml
 
 from kueue_nats.spec.settings import load as load_kueue
 from plugin_server.common.settings import load as load_plugin
-from submitter.backends.registry import make
+from submitter.backends.registry import make_backend
 from submitter.cli import config_file
 from templates.nats import permissions, subjects
 from tests.chart.golden import GOLDEN, golden
@@ -101,7 +101,7 @@ def test_the_programs_accept_their_configurations(name: str, tmp_path: Path) -> 
             seen += 1
         if "submitter.yaml" in data:
             (pool,) = config_file.load(data["submitter.yaml"], "submitter.yaml").pools
-            assert make(pool).pool.name == MATRIX[name]["condor"].get("pool", "condor")
+            assert make_backend(pool).pool.name == MATRIX[name]["condor"].get("pool", "condor")
             seen += 1
         if "oauth2-proxy.cfg" in data:
             assert tomllib.loads(data["oauth2-proxy.cfg"])["skip_jwt_bearer_tokens"] is True

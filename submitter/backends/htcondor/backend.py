@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 from submitter.backends.base import Finding, JobRef, Observation
-from submitter.backends.command_backend import REMEMBERED_S, CommandBackend
+from submitter.backends.command_backend import HISTORY_S, CommandBackend
 from submitter.backends.commands import CommandRunner, chunks
 from submitter.backends.htcondor import parsing
 from submitter.backends.htcondor import submit_file as description
@@ -81,7 +81,7 @@ class HTCondorBackend(CommandBackend):
         return pool.options.get("shared") is not False
 
     @property
-    def _programs(self) -> CommandRunner:
+    def _runner(self) -> CommandRunner:
         return self._commands
 
     def check(self, job: Job) -> None:
@@ -115,7 +115,7 @@ class HTCondorBackend(CommandBackend):
         rows = self._whole(constraint)
         if len({ad.name for ad in rows}) < len(names):
             past = f"{constraint} && !{NEVER_WHOLE}"
-            rows += self._history(past, len(names), int(time.time()) - REMEMBERED_S)
+            rows += self._history(past, len(names), int(time.time()) - HISTORY_S)
         # Of several of one name, the first.
         return {ad.name: ad.native for ad in sorted(rows, key=_age, reverse=True)}
 
@@ -131,13 +131,13 @@ class HTCondorBackend(CommandBackend):
         return rows
 
     def _queue(self, constraint: str) -> list[Ad]:
-        answer = self._commands.ask(
+        answer = self._commands.query(
             "condor_q", "-json", "-attributes", self._wanted, "-constraint", constraint
         )
         return parsing.ads(answer)
 
     def _history(self, constraint: str, most: int, since_s: int) -> list[Ad]:
-        answer = self._commands.ask(
+        answer = self._commands.query(
             *("condor_history", "-json", "-attributes", self._wanted, "-constraint", constraint),
             *("-limit", str(most), "-since", f"EnteredCurrentStatus < {since_s}"),
         )
@@ -172,13 +172,13 @@ class HTCondorBackend(CommandBackend):
         if not self._options.shared:  # what has come until HTCondor said this is seen with it
             for ref in refs:
                 self._arrivals.unpack(ref.name)
-        self._last = dict(observations)
+        self._last_observations = dict(observations)
         return observations
 
     def _look_up(self, left: Sequence[JobRef], observations: dict[str, Observation]) -> None:
         """Jobs that are not in the queue any more."""
         known = {ref.native: ref.name for ref in left}
-        since_s = int(time.time()) - REMEMBERED_S
+        since_s = int(time.time()) - HISTORY_S
         try:
             constraint = f"{self._mine} && {parsing.among(known)}"
             rows = self._history(constraint, len(known), since_s)
@@ -210,7 +210,7 @@ class HTCondorBackend(CommandBackend):
 
     def _analysis(self, native: str) -> str:
         try:
-            unmet = parsing.unmet(self._commands.ask("condor_q", "-better-analyze", native))
+            unmet = parsing.unmet(self._commands.query("condor_q", "-better-analyze", native))
         except BackendUnavailable:
             return ""
         return f"no machine has {', '.join(unmet[:3])}" if unmet else ""
@@ -235,7 +235,7 @@ class HTCondorBackend(CommandBackend):
                 gone = f"{own} && JobStatus == {REMOVED} && RemoteHost is undefined"
                 self._act("condor_rm", gone, "-forcex")
         for ref in refs:
-            self._last.pop(ref.name, None)
+            self._last_observations.pop(ref.name, None)
             if not self._options.shared:
                 self._arrivals.forget(ref.name)
                 forget(ref.directory)

@@ -27,7 +27,7 @@ def capacity(commands: HTCondorCommands, options: Options, ours: Iterable[Ad]) -
     constraint = _DYNAMIC
     if options.collector_constraint:
         constraint = f"{constraint} && ({options.collector_constraint})"
-    answer = commands.ask(
+    answer = commands.query(
         *("condor_status", "-json", "-attributes", ",".join(wanted), "-constraint", constraint)
     )
     slots = table(answer)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from submitter.backends.commands import meaning
+from submitter.backends.commands import classify_error
 from submitter.common.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -52,4 +52,4 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
 def submit_error(failed: CommandFailed) -> SubmitterError:
     """What the failure of a submission means for its job."""
     words = _PREFIX.sub("", str(failed)).strip()
-    return (meaning(words, SUBMIT_ERRORS) or SubmitUnclear)(words)
+    return (classify_error(words, SUBMIT_ERRORS) or SubmitUnclear)(words)

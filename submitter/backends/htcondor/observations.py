@@ -100,7 +100,7 @@ def _idle(ad: Ad, terms: Terms) -> Observation:
 def _held(ad: Ad, terms: Terms) -> Observation:
     code = ad.number("HoldReasonCode")
     hold = HOLDS.get(code, UNKNOWN_HOLD)
-    words = f"HTCondor: Held: {hold.words}: {ad.text('HoldReason') or 'it names no reason'}"
+    words = f"HTCondor: Held: {hold.meaning}: {ad.text('HoldReason') or 'it names no reason'}"
     action, starts = hold.action, terms.starts(ad)
     if action == RELEASED and starts and not terms.rerun:
         action = FAILED

@@ -27,7 +27,7 @@ class HTCondorState(NamedTuple):
 
     name: str
     phase: str
-    words: str
+    meaning: str
 
 
 STATES: Mapping[int, HTCondorState] = {
@@ -49,7 +49,7 @@ class Hold(NamedTuple):
     """What follows from a reason (HoldReasonCode) for which HTCondor holds a job."""
 
     action: str
-    words: str
+    meaning: str
     reason: str = "Held"
     """Of a job that is over for it: what ended it, in one word."""
     exit_code: int = 1

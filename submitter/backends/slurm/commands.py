@@ -1,4 +1,4 @@
-"""Slurm's programs, as a pool's options name them, and how Slurm itself is set up."""
+"""Slurm's programs, as a pool's options name them, and Slurm's own configuration."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import time
 
 from submitter.backends.commands import CommandRunner
 from submitter.backends.slurm.options import Options
-from submitter.backends.slurm.parsing import TIMES, configuration
+from submitter.backends.slurm.parsing import TIMES, parse_configuration
 from submitter.config.settings import environment_with
 
-# What would change the programs' answers, or our jobs, without our knowing.
+# Variables that would change the programs' output, or our jobs.
 _FOREIGN = ("SBATCH_", "SQUEUE_", "SACCT_", "SINFO_", "SCANCEL_", "SALLOC_", "SRUN_", "SLURM_JOB")
-_CONFIGURATION_S = 600.0  # how long Slurm's configuration is taken for what it was
+_CONFIGURATION_CACHE_S = 600.0
 
 
 class SlurmCommands(CommandRunner):
@@ -24,27 +24,27 @@ class SlurmCommands(CommandRunner):
         super().__init__(options.programs, options.prefix, environment, options.timeout_s)
         self._options = options
         self._configuration: dict[str, str] = {}
-        self._configured = 0.0
-        self.user = options.user or _user()
-        """Whose jobs are asked about."""
+        self._configuration_read_at = 0.0
+        self.user = options.user or _own_user()
+        """The owner of the jobs."""
 
     def configuration(self) -> dict[str, str]:
-        """Of ``scontrol show config``."""
+        """Return the output of ``scontrol show config``, or a recent one."""
         now = time.monotonic()
-        if not self._configuration or now - self._configured > _CONFIGURATION_S:
-            self._configuration = configuration(self.ask("scontrol", "show", "config"))
-            self._configured = now
+        if not self._configuration or now - self._configuration_read_at > _CONFIGURATION_CACHE_S:
+            self._configuration = parse_configuration(self.query("scontrol", "show", "config"))
+            self._configuration_read_at = now
         return self._configuration
 
     def has_accounting(self) -> bool:
-        """Whether sacct and sacctmgr can say anything."""
+        """Return whether sacct and sacctmgr can be used."""
         if self._options.accounting != "auto":
             return self._options.accounting == "on"
         storage = self.configuration().get("AccountingStorageType", "")
         return storage.rpartition("/")[2] not in ("", "none", "(null)")
 
 
-def _user() -> str:
+def _own_user() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

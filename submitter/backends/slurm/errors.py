@@ -1,7 +1,8 @@
-"""What sbatch complains of, and what follows from it.
+"""Error messages of sbatch, and the error classes that follow from them.
 
-The texts are Slurm's own (its slurm_strerror); what none of them fits was a refusal if sbatch said
-so in so many words, and unclear otherwise: then the job is looked for before anything else.
+The texts are Slurm's own (its slurm_strerror). A message that none of them fits is a refusal if
+sbatch says that the submission failed, and unclear otherwise: then the job is looked for before
+anything else.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from submitter.backends.commands import meaning
+from submitter.backends.commands import classify_error
 from submitter.common.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -23,9 +24,9 @@ WRONG_OPTION = 255  # exit code of sbatch for a command line or an #SBATCH line 
 _REFUSED = "Batch job submission failed: "
 _PREFIX = re.compile(r"\bsbatch: (?:error|fatal): ")
 
-# Text of sbatch's, and what it means: the first one that fits counts.
+# Text in a message of sbatch -> error class: the first one that fits counts.
 SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
-    # The controller got the request, or may have got it; its answer did not come back.
+    # The controller got the request, or may have got it; its response did not arrive.
     ("Socket timed out on send/recv operation", SubmitUnclear),
     ("Zero Bytes were transmitted or received", SubmitUnclear),
     ("Unexpected message received", SubmitUnclear),
@@ -37,7 +38,7 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
     ("Unable to contact slurm controller", SubmitUnclear),
     ("Slurm backup controller in standby mode", SubmitUnclear),
     ("Slurm controller is in standby mode", SubmitUnclear),
-    # Nobody can be asked anything at the moment.
+    # Nothing responds at the moment.
     ("Protocol authentication error", BackendUnavailable),
     ("Invalid authentication credential", BackendUnavailable),
     ("munge", BackendUnavailable),
@@ -85,35 +86,35 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
 _TOO_LARGE = re.compile(r"\b(?:QOS|Assoc)(?:Max|Min|Grp)(?!\w*(?:Submit|Jobs))\w+")
 
 
-def submit_error(failed: CommandFailed) -> SubmitterError:
-    """What the failure of a submission means for its job."""
-    words = sbatch_words(str(failed))
+def classify_submit_failure(failed: CommandFailed) -> SubmitterError:
+    """Return the error that the failure of sbatch means for its job."""
+    message = strip_prefixes(str(failed))
     if failed.code == WRONG_OPTION:
-        return SubmitRefused(words)
-    if _TOO_LARGE.search(words):
-        return SubmitRefused(words)
-    kind = meaning(words, SUBMIT_ERRORS)
+        return SubmitRefused(message)
+    if _TOO_LARGE.search(message):
+        return SubmitRefused(message)
+    kind = classify_error(message, SUBMIT_ERRORS)
     if kind is not None:
-        return kind(words)
-    if "cannot be started" in words:
-        return BackendUnavailable(words)
+        return kind(message)
+    if "cannot be started" in message:
+        return BackendUnavailable(message)
     if _REFUSED.strip() in str(failed):
-        return SubmitRefused(words)
-    return SubmitUnclear(words)
+        return SubmitRefused(message)
+    return SubmitUnclear(message)
 
 
-def sbatch_words(text: str) -> str:
-    """Its complaint without what only sbatch itself finds interesting."""
+def strip_prefixes(text: str) -> str:
+    """Remove sbatch's own prefixes from a message."""
     text = _PREFIX.sub("", text)
     return text.replace(_REFUSED, "")
 
 
-def is_policy(words: str) -> bool:
-    """Whether a limit was named without saying which: it may be one on the job's own size."""
-    return "accounting" in words and "Submit" not in words.replace("job submit limit", "")
+def is_unnamed_limit(message: str) -> bool:
+    """Return whether some limit is exceeded that may be one on the job's own size."""
+    return "accounting" in message and "Submit" not in message.replace("job submit limit", "")
 
 
-def is_trouble(words: str) -> bool:
-    """Whether it is the controller that did not answer."""
+def is_controller_error(message: str) -> bool:
+    """Return whether the controller did not respond."""
     vague = (SubmitUnclear, BackendUnavailable)
-    return any(text in words for text, kind in SUBMIT_ERRORS if kind in vague)
+    return any(text in message for text, kind in SUBMIT_ERRORS if kind in vague)

@@ -1,7 +1,7 @@
-"""Flags of sbatch as people write them: read into options, put together, written as #SBATCH lines.
+"""Flags of sbatch as people write them: parsed, merged, and written as #SBATCH lines.
 
-A later source of options wins over an earlier one, whole groups at a time: who asks for
-``--mem-per-cpu`` does not get the ``--mem`` that would follow from the pod.
+Flags of a later source override those of an earlier one, whole groups at a time: a pod that
+requests ``--mem-per-cpu`` does not get the ``--mem`` that would follow from its resources.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from math import ceil
 from typing import Optional
 
-from submitter.backends.slurm.parsing import size
+from submitter.backends.slurm.parsing import parse_size
 from submitter.common.errors import Forbidden
 from templates.common.errors import one_line
 
-Options = dict[str, Optional[str]]  # long name -> value; None for a flag without one
-LONGEST = 1000  # of a word; some versions cut longer lines off
+Flags = dict[str, Optional[str]]  # long name -> value; None for a flag without one
+LONGEST = 1000  # of a flag; some versions truncate longer lines
 MEBIBYTE = 1024**2
 
 _SHORT: Mapping[str, str] = {
@@ -33,7 +33,7 @@ _BARE = frozenset(  # flags that never take a value
     "contiguous help hold ignore-pbs no-requeue overcommit parsable quiet reboot resv-ports"
     " spread-job spread-segments test-only usage use-min-nodes verbose version wait".split()
 )
-_MAYBE = frozenset(  # flags whose value, if any, stands behind a =
+_MAYBE = frozenset(  # flags whose value, if any, follows a =
     "exclusive get-user-env nice no-kill oom-kill-step oversubscribe propagate requeue wrap".split()
 )
 _VALUED = frozenset(
@@ -50,7 +50,7 @@ _VALUED = frozenset(
 )
 KNOWN = _BARE | _MAYBE | _VALUED
 
-# What no pod can ask for, whatever the policy says, and why.
+# Flags that no pod can use, whatever the policy says, and why.
 NEVER: Mapping[str, str] = {
     "array": "a pod is one job",
     "clusters": "the pool is one cluster",
@@ -77,84 +77,85 @@ _GROUPS = (
 )
 
 
-def parse(words: Iterable[str], where: str) -> Options:
-    """The options in words such as ``-n 4 --mem=2G``; ``Forbidden`` for what is no flag."""
-    found: Options = {}
-    waiting = iter(words)
-    for word in waiting:
-        name, value = _split(word, where)
+def parse(arguments: Iterable[str], field: str) -> Flags:
+    """Parse arguments such as ``-n 4 --mem=2G``; raise ``Forbidden`` for an unknown flag."""
+    found: Flags = {}
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, value = _split_flag(argument, field)
         if name in _VALUED and value is None:
-            value = next(waiting, None)
+            value = next(remaining, None)
             if value is None:
-                raise Forbidden(f"{where}: nothing follows {word}")
-        _check(name, value, where)
+                raise Forbidden(f"{field}: nothing follows {argument}")
+        _check(name, value, field)
         if name not in _DROPPED:
             found.pop(name, None)  # the last one counts, and stands where it is
             found[name] = value
     return found
 
 
-def words_of(text: str, where: str) -> list[str]:
-    """The words of an annotation, as a shell would see them."""
+def split_words(text: str, field: str) -> list[str]:
+    """Split an annotation into words, as a shell would."""
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise Forbidden(f"{where}: cannot be split into words: {error}") from None
+        raise Forbidden(f"{field}: cannot be split into words: {error}") from None
 
 
-def _split(word: str, where: str) -> tuple[str, Optional[str]]:
-    """Long name and value, as far as the value stands in the same word."""
-    if word.startswith("--") and len(word) > 2:
-        name, equals, value = word[2:].partition("=")
-        name = _full_name(name, where)
+def _split_flag(argument: str, field: str) -> tuple[str, Optional[str]]:
+    """Return the long name, and the value if it is part of the same argument."""
+    if argument.startswith("--") and len(argument) > 2:
+        name, equals, value = argument[2:].partition("=")
+        name = _expand_name(name, field)
         if equals and name in _BARE:
-            raise Forbidden(f"{where}: --{name} takes no value")
+            raise Forbidden(f"{field}: --{name} takes no value")
         return name, value if equals else None
-    if len(word) < 2 or word[0] != "-" or word[1] not in _SHORT:
-        raise Forbidden(f"{where}: {one_line(word, 80)} is no flag of sbatch")
-    name = _SHORT[word[1]]
-    rest = word[2:]
+    if len(argument) < 2 or argument[0] != "-" or argument[1] not in _SHORT:
+        raise Forbidden(f"{field}: {one_line(argument, 80)} is no flag of sbatch")
+    name = _SHORT[argument[1]]
+    rest = argument[2:]
     if rest and name in _BARE:
-        raise Forbidden(f"{where}: {one_line(word, 80)}: write each flag as a word of its own")
+        raise Forbidden(f"{field}: {one_line(argument, 80)}: write each flag as a word of its own")
     return name, rest or None
 
 
-def _full_name(name: str, where: str) -> str:
-    """sbatch takes every beginning of a name that fits no other one."""
+def _expand_name(name: str, field: str) -> str:
+    """Complete an abbreviated name: sbatch accepts every unique beginning of one."""
     if name in KNOWN or not name:
         return name
     fitting = [known for known in KNOWN if known.startswith(name)]
     if len(fitting) > 1:
         shown = ", ".join(f"--{known}" for known in sorted(fitting)[:4])
-        raise Forbidden(f"{where}: --{one_line(name, 40)} could be {shown}")
+        raise Forbidden(f"{field}: --{one_line(name, 40)} could be {shown}")
     return fitting[0] if fitting else name
 
 
-def _check(name: str, value: Optional[str], where: str) -> None:
+def _check(name: str, value: Optional[str], field: str) -> None:
     if name in NEVER:
-        raise Forbidden(f"{where}: --{name} cannot be used here: {NEVER[name]}")
+        raise Forbidden(f"{field}: --{name} cannot be used here: {NEVER[name]}")
     text = f"{name}={value}" if value else name
-    if not text.isprintable() or len(text) > LONGEST:
-        what = f"is longer than {LONGEST} characters"
-        if not text.isprintable():
-            what = "holds a character that cannot be printed"
-        raise Forbidden(f"{where}: --{one_line(name, 40)} {what}")
+    if not text.isprintable():
+        error = "holds a character that cannot be printed"
+        raise Forbidden(f"{field}: --{one_line(name, 40)} {error}")
+    if len(text) > LONGEST:
+        error = f"is longer than {LONGEST} characters"
+        raise Forbidden(f"{field}: --{one_line(name, 40)} {error}")
     if not name.replace("-", "").isalnum() or not name.isascii():
-        raise Forbidden(f"{where}: --{one_line(name, 40)} is no flag of sbatch")
+        raise Forbidden(f"{field}: --{one_line(name, 40)} is no flag of sbatch")
 
 
-def merged(*sources: Options) -> Options:
-    """All of them; a later one wins over an earlier one, with the whole group of a flag."""
-    result: Options = {}
+def merge(*sources: Flags) -> Flags:
+    """Merge sources of flags; a later flag overrides the whole group that it belongs to."""
+    result: Flags = {}
     for source in sources:
         for group in _GROUPS:
             if not group.isdisjoint(source):
                 result = {name: value for name, value in result.items() if name not in group}
         if "gres" not in source and not _GPUS.isdisjoint(source):
-            result = without_gpus(result)
-        if "gpu" in _kinds(source.get("gres")):
+            result = drop_gpus(result)
+        if "gpu" in _gres_kinds(source.get("gres")):
             result = {name: value for name, value in result.items() if name not in _GPUS}
-        gres = _both_gres(result.get("gres"), source.get("gres"))
+        gres = _merge_gres(result.get("gres"), source.get("gres"))
         result = {name: value for name, value in result.items() if name not in source}
         result.update(source)
         if gres:
@@ -162,30 +163,31 @@ def merged(*sources: Options) -> Options:
     return result
 
 
-def _both_gres(earlier: Optional[str], later: Optional[str]) -> Optional[str]:
-    """The later one, and of the earlier one what it says of other kinds of resources."""
+def _merge_gres(earlier: Optional[str], later: Optional[str]) -> Optional[str]:
+    """Return the later value, with the resources of other kinds of the earlier one."""
     if not earlier or not later or later == "none":
         return later
-    kinds = _kinds(later)
-    return ",".join([part for part in earlier.split(",") if not _kinds(part) <= kinds] + [later])
+    kinds = _gres_kinds(later)
+    others = [part for part in earlier.split(",") if not _gres_kinds(part) <= kinds]
+    return ",".join([*others, later])
 
 
-def _kinds(gres: Optional[str]) -> set[str]:
-    return {name.partition(":")[0] for name in wanted_gres(gres or "")}
+def _gres_kinds(gres: Optional[str]) -> set[str]:
+    return {name.partition(":")[0] for name in parse_gres(gres or "")}
 
 
-def without_gpus(options: Options) -> Options:
-    """The same for a job without GPUs."""
-    parts = (options.get("gres") or "").split(",")
-    others = [part for part in parts if part and "gpu" not in _kinds(part)]
-    rest = {name: value for name, value in options.items() if name not in ("gres", *_GPUS)}
+def drop_gpus(flags: Flags) -> Flags:
+    """Remove the flags that request GPUs."""
+    parts = (flags.get("gres") or "").split(",")
+    others = [part for part in parts if part and "gpu" not in _gres_kinds(part)]
+    rest = {name: value for name, value in flags.items() if name not in ("gres", *_GPUS)}
     return {**rest, "gres": ",".join(others)} if others else rest
 
 
-def lines(options: Options) -> str:
-    """As #SBATCH lines. Slurm takes a backslash before any character, also between quotes."""
+def format_lines(flags: Flags) -> str:
+    """Write flags as #SBATCH lines. A backslash escapes any character there, also in quotes."""
     written = ""
-    for name, value in options.items():
+    for name, value in flags.items():
         text = f"--{name}" if value is None else f"--{name}={value}"
         if not text.replace("-", "").replace("=", "").replace(":", "").isalnum():
             escaped = text.replace("\\", "\\\\").replace('"', '\\"')
@@ -194,46 +196,46 @@ def lines(options: Options) -> str:
     return written
 
 
-# --- what options ask for ------------------------------------------------------------------------
+# --- resources that flags request ----------------------------------------------------------------
 
 
-def tasks(options: Options) -> int:
-    """How many tasks a job of these options has at least."""
-    nodes = _least(options.get("nodes"))
-    if options.get("ntasks"):
-        return _least(options["ntasks"])
-    return nodes * _least(options.get("ntasks-per-node"))
+def count_tasks(flags: Flags) -> int:
+    """Return the least number of tasks of a job with these flags."""
+    nodes = _parse_minimum(flags.get("nodes"))
+    if flags.get("ntasks"):
+        return _parse_minimum(flags["ntasks"])
+    return nodes * _parse_minimum(flags.get("ntasks-per-node"))
 
 
-def cpus(options: Options) -> int:
-    """In all."""
-    return tasks(options) * _least(options.get("cpus-per-task"))
+def count_cpus(flags: Flags) -> int:
+    """Return the number of cores of all tasks."""
+    return count_tasks(flags) * _parse_minimum(flags.get("cpus-per-task"))
 
 
-def memory_bytes(options: Options) -> int:
-    """In all; 0 for the whole memory of its nodes, or Slurm's own default."""
-    if options.get("mem-per-cpu"):
-        return (size(options["mem-per-cpu"] or "") or 0) * cpus(options)
-    if options.get("mem-per-gpu"):
-        return (size(options["mem-per-gpu"] or "") or 0) * gpus(options)
-    return (size(options.get("mem") or "") or 0) * _least(options.get("nodes"))
+def sum_memory_bytes(flags: Flags) -> int:
+    """Return the memory of all nodes; 0 for all that they have, or Slurm's own default."""
+    if flags.get("mem-per-cpu"):
+        return (parse_size(flags["mem-per-cpu"] or "") or 0) * count_cpus(flags)
+    if flags.get("mem-per-gpu"):
+        return (parse_size(flags["mem-per-gpu"] or "") or 0) * count_gpus(flags)
+    return (parse_size(flags.get("mem") or "") or 0) * _parse_minimum(flags.get("nodes"))
 
 
-def gpus(options: Options) -> int:
-    """In all."""
-    if options.get("gpus"):
-        return _count(options["gpus"] or "")
-    if options.get("gpus-per-task"):
-        return _count(options["gpus-per-task"] or "") * tasks(options)
-    nodes = _least(options.get("nodes"))
-    if options.get("gpus-per-node"):
-        return _count(options["gpus-per-node"] or "") * nodes
-    asked = wanted_gres(options.get("gres") or "")
+def count_gpus(flags: Flags) -> int:
+    """Return the number of GPUs on all nodes."""
+    if flags.get("gpus"):
+        return _sum_counts(flags["gpus"] or "")
+    if flags.get("gpus-per-task"):
+        return _sum_counts(flags["gpus-per-task"] or "") * count_tasks(flags)
+    nodes = _parse_minimum(flags.get("nodes"))
+    if flags.get("gpus-per-node"):
+        return _sum_counts(flags["gpus-per-node"] or "") * nodes
+    asked = parse_gres(flags.get("gres") or "")
     return nodes * sum(n for name, n in asked.items() if name.partition(":")[0] == "gpu")
 
 
-def wanted_gres(text: str) -> dict[str, int]:
-    """``gpu:a100:2,shard`` as {gpu:a100: 2, shard: 1}."""
+def parse_gres(text: str) -> dict[str, int]:
+    """Parse ``gpu:a100:2,shard`` into {gpu:a100: 2, shard: 1}."""
     found: dict[str, int] = {}
     for part in text.replace("gres/", "").split(","):
         name, _, count = part.replace("=", ":").rpartition(":")
@@ -244,18 +246,18 @@ def wanted_gres(text: str) -> dict[str, int]:
     return found
 
 
-def _count(text: str) -> int:
-    """``a100:2,h100:1`` and ``2``."""
+def _sum_counts(text: str) -> int:
+    """Add up the numbers of ``a100:2,h100:1`` or ``2``."""
     parts = [part.rpartition(":")[2] for part in text.split(",")]
     return sum(int(part) if part.isdigit() else 1 for part in parts)
 
 
-def _least(text: Optional[str]) -> int:
-    """The smaller number of ``2-4``; 1 where there is none."""
+def _parse_minimum(text: Optional[str]) -> int:
+    """Return the smaller number of ``2-4``; 1 if there is none."""
     first = (text or "").partition("-")[0]
     return int(first) if first.isdigit() else 1
 
 
-def mebibytes(amount: int) -> str:
-    """As sbatch takes it, never less."""
+def format_mebibytes(amount: int) -> str:
+    """Write an amount as sbatch reads it, rounded up."""
     return f"{max(1, ceil(amount / MEBIBYTE))}M"

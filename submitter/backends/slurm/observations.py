@@ -1,4 +1,4 @@
-"""What a line of squeue's or sacct's means for a job."""
+"""Observations of jobs from lines of squeue and sacct."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import re
 from typing import Optional
 
 from submitter.backends.base import Observation
-from submitter.backends.slurm.parsing import Row, exit_code_of
+from submitter.backends.slurm.parsing import Row, parse_exit_code
 from submitter.backends.slurm.states import (
     OOM_CODE,
     STATES,
     SlurmState,
+    describe_waiting,
+    find_state,
     first_word,
-    state_of,
-    waiting_words,
 )
 from templates.job.status import ENDED, QUEUED, STARTED
 
-# Of FAILED jobs: what Slurm's own exit codes (EXIT:SIGNAL) mean.
+# The meaning of Slurm's own exit codes (EXIT:SIGNAL) of FAILED jobs.
 _KILLED = "0:9"
 _NO_FILES = "0:53"
 _CODES = {
     _NO_FILES: "its node could not open the job's directory or output file",
     _KILLED: "it was killed, as Slurm does with a job that uses more memory than it has",
 }
-# Where no control group limits memory, a job that is killed for it is FAILED, as if anybody had
-# killed it: only the node says why, in the job's output.
+# Where no control group limits memory, a job that is killed for it is FAILED, as after any kill:
+# only the node writes the reason, into the job's output.
 _OVER_MEMORY = re.compile(rb"exceeded (?:job )?memory limit", re.IGNORECASE)
 _TAIL = 64 * 1024  # bytes at the end of the output
 EARLY_S = 60  # a warning may come so much earlier than asked for (sbatch(1), --signal)
@@ -34,64 +34,65 @@ _PUT_BACK = ("REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 
 
 def observe(row: Row, directory: str = "", warning_s: int = 0) -> Optional[Observation]:
-    """None for a state that nobody knows here.
+    """Return the observation of a job; None if its state is unknown.
 
-    ``directory`` is the job's; ``warning_s``, how long before its time limit it is told to end.
+    ``directory`` is the job's; ``warning_s``, how long before its time limit it gets a TERM.
     """
-    state = state_of(row.state)
+    state = find_state(row.state)
     if state is None:
         return None
-    if row.state == "FAILED" and row.exit_code == _KILLED and _over_memory(f"{directory}/output"):
+    is_killed = (row.state, row.exit_code) == ("FAILED", _KILLED)
+    if is_killed and _reports_memory_limit(f"{directory}/output"):
         state = STATES["OUT_OF_MEMORY"]
     if state.phase == STARTED:
         return Observation(STARTED)
     if state.phase == QUEUED:
-        return _waiting(row, state)
-    return _ended(row, state)._replace(if_terminated=_warned(row, warning_s))
+        return _observe_waiting(row, state)
+    return _observe_ended(row, state)._replace(if_terminated=_reason_if_terminated(row, warning_s))
 
 
-def _waiting(row: Row, state: SlurmState) -> Observation:
-    reason, words = waiting_words(row.reason)
+def _observe_waiting(row: Row, state: SlurmState) -> Observation:
+    reason, message = describe_waiting(row.reason)
     if state.reason:
         reason = state.reason
-        words = words or f"Slurm: {first_word(row.state)}: {state.words}"
+        message = message or f"Slurm: {first_word(row.state)}: {state.meaning}"
     if row.restarts:
         times = "once" if row.restarts == 1 else f"{row.restarts} times"
-        words = f"{words or 'Slurm'} (put back into the queue {times})"
-    again = row.restarts > 0 or first_word(row.state) in _PUT_BACK
-    return Observation(QUEUED, reason, words, requeued=again)
+        message = f"{message or 'Slurm'} (put back into the queue {times})"
+    requeued = row.restarts > 0 or first_word(row.state) in _PUT_BACK
+    return Observation(QUEUED, reason, message, requeued=requeued)
 
 
-def _ended(row: Row, state: SlurmState) -> Observation:
-    code = exit_code_of(row.exit_code)
-    words = state.words
+def _observe_ended(row: Row, state: SlurmState) -> Observation:
+    code = parse_exit_code(row.exit_code)
+    meaning = state.meaning
     if state is STATES["FAILED"]:
-        words = _CODES.get(row.exit_code, words)
-    told = f" (exit code {row.exit_code})" if code else ""
+        meaning = _CODES.get(row.exit_code, meaning)
+    shown = f" (exit code {row.exit_code})" if code else ""
     if state.exit_code == OOM_CODE:
         code = OOM_CODE
     return Observation(
         ENDED,
         state.reason,
-        f"Slurm: {row.state}{told}: {words}",
+        f"Slurm: {row.state}{shown}: {meaning}",
         exit_code=code or state.exit_code,
         at_ms=row.end_s * 1000,
         lost=state.lost or (row.state, row.exit_code) == ("FAILED", _NO_FILES),
     )
 
 
-def _warned(row: Row, warning_s: int) -> str:
-    """What ended it, if it was told to end: so near to its limit, that was because of the limit.
+def _reason_if_terminated(row: Row, warning_s: int) -> str:
+    """Return the reason of a job that ended after a TERM: near its limit, that is the limit.
 
-    It obeyed, and Slurm takes its end for its own.
+    Slurm reports the end of a script that obeyed as the script's own.
     """
     ran_s = row.end_s - row.start_s
     near = bool(row.end_s and row.limit_s) and ran_s >= row.limit_s - warning_s - EARLY_S
     return STATES["TIMEOUT"].reason if near and warning_s and row.state == "FAILED" else ""
 
 
-def _over_memory(output: str) -> bool:
-    """Whether the end of a job's output says so."""
+def _reports_memory_limit(output: str) -> bool:
+    """Return whether the end of a job's output names a memory limit."""
     try:
         with open(output, "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))

@@ -1,4 +1,4 @@
-"""What a site says about its Slurm: the keys of ``options`` of a pool with ``backend: slurm``.
+"""The settings of a site's Slurm: the keys of ``options`` of a pool with ``backend: slurm``.
 
 The dataclasses are the only list of the keys; the table in docs/slurm.md follows from them.
 """
@@ -71,7 +71,7 @@ class Flavor:
 
 @dataclass(frozen=True)
 class Options:
-    """All of them; none has to be given."""
+    """The options of a pool; none has to be given."""
 
     programs: SlurmPrograms = field(default_factory=SlurmPrograms)
     """Slurm's own programs: names to be found on PATH, or absolute paths."""
@@ -111,28 +111,28 @@ _FORM = Form(Options(), strict=True)
 
 
 def load(raw: Mapping[str, object], pool: str) -> Options:
-    """The options of a pool, or one line that says what is wrong with them."""
-    where = f"pool {pool}: options"
-    options: Options = _FORM.load(dict(raw), where)
-    for key, what in _mistakes(options):
-        raise ConfigError(f"{where}: {key}", what)
+    """Return the options of a pool; raise ``ConfigError`` for the first that is wrong."""
+    field_name = f"pool {pool}: options"
+    options: Options = _FORM.load(dict(raw), field_name)
+    for key, error in _find_errors(options):
+        raise ConfigError(f"{field_name}: {key}", error)
     return options
 
 
-def _mistakes(options: Options) -> Iterator[tuple[str, str]]:
+def _find_errors(options: Options) -> Iterator[tuple[str, str]]:
     seen = set()
     for number, flavor in enumerate(options.flavors):
         if flavor.name in seen:
             yield f"flavors[{number}].name", "is that of another flavor, too"
         seen.add(flavor.name)
-        yield from _wrong_flags(flavor.flags, f"flavors[{number}].flags")
-    yield from _wrong_flags(options.flags, "flags")
+        yield from _find_flag_errors(flavor.flags, f"flavors[{number}].flags")
+    yield from _find_flag_errors(options.flags, "flags")
     for name in options.export:
         if not name.replace("_", "a").isalnum():
             yield "export", f"{name} is no name of a variable"
 
 
-def _wrong_flags(flags: Iterable[str], key: str) -> Iterator[tuple[str, str]]:
+def _find_flag_errors(flags: Iterable[str], key: str) -> Iterator[tuple[str, str]]:
     try:
         slurm_flags.parse(flags, "")
     except Forbidden as error:

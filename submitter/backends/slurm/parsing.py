@@ -1,4 +1,4 @@
-"""What Slurm's programs print, as values: one function for each of the questions asked here.
+"""Parsers of the output of Slurm's programs, one for each query.
 
 Fields of fixed width (``-O``) are the same in all versions, and none of ours can overflow: names
 and numbers are short, and of a reason its beginning is enough. sacct separates its fields.
@@ -39,7 +39,7 @@ _UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024*
 
 
 class Row(NamedTuple):
-    """What is said of one job."""
+    """One job in the output of squeue or sacct."""
 
     number: str
     name: str
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 class Node(NamedTuple):
-    """What one node has; amounts of memory in MiB."""
+    """One node in the output of sinfo; amounts of memory in MiB."""
 
     name: str
     state: str
@@ -65,8 +65,8 @@ class Node(NamedTuple):
     used_gres: Mapping[str, int]
 
 
-def _cut(line: str, widths: Mapping[str, int]) -> Optional[list[str]]:
-    """The fields of a line; None when it is too short to hold them all."""
+def _split_columns(line: str, widths: Mapping[str, int]) -> Optional[list[str]]:
+    """Return the fields of a line; None if it is too short to hold them all."""
     found, start = [], 0
     for width in widths.values():
         found.append(line[start : start + width].strip())
@@ -74,84 +74,85 @@ def _cut(line: str, widths: Mapping[str, int]) -> Optional[list[str]]:
     return found if len(line) > start - width else None
 
 
-def job_number(output: str) -> Optional[str]:
-    """The number of a job that was accepted, wherever sbatch's plugins have put it."""
+def parse_job_number(output: str) -> Optional[str]:
+    """Return the number of an accepted job; sbatch's plugins may print text around it."""
     found = _SUBMITTED.search(output) or _LONG_SUBMITTED.search(output)
     return found[1] if found else None
 
 
-def queue_rows(output: str) -> Iterator[Row]:
-    """Of ``squeue -O QUEUE_FORMAT``."""
+def parse_queue(output: str) -> Iterator[Row]:
+    """Parse ``squeue -O QUEUE_FORMAT``."""
     for line in output.splitlines():
-        fields = _cut(line, _QUEUE)
+        fields = _split_columns(line, _QUEUE)
         if fields is not None and fields[0].isdigit():
             number, state, restarts, name, reason = fields
-            yield Row(number, name, state, reason, _whole(restarts))
+            yield Row(number, name, state, reason, _parse_int(restarts))
 
 
-def past_rows(output: str) -> Iterator[Row]:
-    """Of ``squeue -t all -O PAST_FORMAT``."""
+def parse_past(output: str) -> Iterator[Row]:
+    """Parse ``squeue -t all -O PAST_FORMAT``."""
     for line in output.splitlines():
-        fields = _cut(line, _PAST)
+        fields = _split_columns(line, _PAST)
         if fields is not None and fields[0].isdigit():
             number, state, restarts, name, reason, exit_code, *times = fields
-            yield Row(number, name, state, reason, _whole(restarts), exit_code, *_times(*times))
+            count = _parse_int(restarts)
+            yield Row(number, name, state, reason, count, exit_code, *_parse_times(*times))
 
 
-def accounting_rows(output: str) -> Iterator[Row]:
-    """Of ``sacct -P -o ACCOUNTING_FORMAT``."""
+def parse_accounting(output: str) -> Iterator[Row]:
+    """Parse ``sacct -P -o ACCOUNTING_FORMAT``."""
     for line in output.splitlines():
         fields = line.split("|")
         if len(fields) == 7 and fields[0].isdigit():
             number, name, state, exit_code, *times = fields
-            yield Row(number, name, state, "", 0, exit_code, *_times(*times))
+            yield Row(number, name, state, "", 0, exit_code, *_parse_times(*times))
 
 
-def _times(end: str, start: str, limit: str) -> tuple[int, int, int]:
-    return _whole(end), _whole(start), seconds(limit) or 0
+def _parse_times(end: str, start: str, limit: str) -> tuple[int, int, int]:
+    return _parse_int(end), _parse_int(start), parse_time_limit(limit) or 0
 
 
-def exit_code_of(text: str) -> int:
-    """``EXIT:SIGNAL`` as a shell would tell it; 0 when there is none."""
+def parse_exit_code(text: str) -> int:
+    """Return ``EXIT:SIGNAL`` as a shell's exit code; 0 if there is none."""
     code, _, number = text.partition(":")
-    if _whole(number):
-        return 128 + _whole(number)
-    return _whole(code) % 256
+    if _parse_int(number):
+        return 128 + _parse_int(number)
+    return _parse_int(code) % 256
 
 
-def _whole(text: str) -> int:
+def _parse_int(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
 # --- nodes, and what runs on them ----------------------------------------------------------------
 
 
-def nodes(output: str) -> dict[str, Node]:
-    """Of ``sinfo -N -O NODES_FORMAT``: each node once, whatever partitions it is in."""
+def parse_nodes(output: str) -> dict[str, Node]:
+    """Parse ``sinfo -N -O NODES_FORMAT``: each node once, whatever partitions it is in."""
     found = {}
     for line in output.splitlines():
-        fields = _cut(line, _NODES)
+        fields = _split_columns(line, _NODES)
         if fields is None or fields[2].count("/") != 3:
             continue
         name, state, cpus, memory, allocated, gres, used = fields
-        _, idle, _, total = (_whole(part) for part in cpus.split("/"))
+        _, idle, _, total = (_parse_int(part) for part in cpus.split("/"))
         found[name] = Node(
             name,
             state,
             total,
             idle,
-            _whole(memory),
-            _whole(allocated),
-            gres_counts(gres),
-            gres_counts(used),
+            _parse_int(memory),
+            _parse_int(allocated),
+            parse_gres_counts(gres),
+            parse_gres_counts(used),
         )
     return found
 
 
-def gres_counts(text: str) -> dict[str, int]:
-    """``gpu:a100:2(S:0-1),shard:8`` as {gpu:a100: 2, shard: 8}."""
+def parse_gres_counts(text: str) -> dict[str, int]:
+    """Parse ``gpu:a100:2(S:0-1),shard:8`` into {gpu:a100: 2, shard: 8}."""
     counts: dict[str, int] = {}
-    for part in _parts(text):
+    for part in _split_gres(text):
         found = _GRES.match(part)
         if found is None or found["name"].strip() in ("", "null"):
             continue
@@ -160,48 +161,48 @@ def gres_counts(text: str) -> dict[str, int]:
     return counts
 
 
-def _parts(text: str) -> list[str]:
-    """At commas outside of parentheses, and without what stands in those."""
+def _split_gres(text: str) -> list[str]:
+    """Split at commas outside of parentheses; drop the parentheses."""
     return [part.strip() for part in re.sub(r"\([^)]*\)", "", text).split(",")]
 
 
-class Used(NamedTuple):
-    """What running jobs hold together; memory in bytes."""
+class UsedResources(NamedTuple):
+    """The resources of running jobs together; memory in bytes."""
 
     cpus: int
     memory: int
     gres: Mapping[str, int]
 
 
-def used(output: str) -> Used:
-    """Of ``squeue -t R -O USED_FORMAT``."""
+def parse_used(output: str) -> UsedResources:
+    """Parse ``squeue -t R -O USED_FORMAT``."""
     cpus = memory = 0
     gres: dict[str, int] = {}
     for line in output.splitlines():
-        fields = _cut(line, _USED)
+        fields = _split_columns(line, _USED)
         if fields is None:
             continue
-        cpus += _whole(fields[0])
+        cpus += _parse_int(fields[0])
         for entry in fields[1].split(","):
             name, _, amount = entry.partition("=")
             if name == "mem":
-                memory += size(amount) or 0
+                memory += parse_size(amount) or 0
             elif name.startswith("gres/"):
-                gres[name[5:]] = gres.get(name[5:], 0) + _whole(amount)
-    return Used(cpus, memory, gres)
+                gres[name[5:]] = gres.get(name[5:], 0) + _parse_int(amount)
+    return UsedResources(cpus, memory, gres)
 
 
 # --- amounts -------------------------------------------------------------------------------------
 
 
-def size(text: str, unit: str = "M") -> Optional[int]:
-    """``4G``, ``500`` (in MiB unless told otherwise) in bytes; None for anything else."""
+def parse_size(text: str, unit: str = "M") -> Optional[int]:
+    """Return ``4G`` or ``500`` (in MiB by default) in bytes; None if it is neither."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)B?", text.strip().upper())
     return int(float(found[1]) * _UNITS[found[2] or unit]) if found else None
 
 
-def seconds(text: str) -> Optional[int]:
-    """A time limit as sbatch takes it; 0 for none, None for what it would not take."""
+def parse_time_limit(text: str) -> Optional[int]:
+    """Return the seconds of a time limit of sbatch; 0 for no limit, None if it is invalid."""
     if text.strip().upper() in ("UNLIMITED", "INFINITE", "-1"):
         return 0
     days, dash, rest = text.strip().rpartition("-")
@@ -217,11 +218,11 @@ def seconds(text: str) -> Optional[int]:
     return numbers[0] * 60 + (numbers[1] if len(numbers) == 2 else 0)
 
 
-# --- how Slurm is set up -------------------------------------------------------------------------
+# --- Slurm's configuration -----------------------------------------------------------------------
 
 
-def configuration(output: str) -> dict[str, str]:
-    """Of ``scontrol show config``."""
+def parse_configuration(output: str) -> dict[str, str]:
+    """Parse ``scontrol show config``."""
     found = {}
     for line in output.splitlines():
         key, equals, value = line.partition("=")
@@ -230,7 +231,7 @@ def configuration(output: str) -> dict[str, str]:
     return found
 
 
-def limits(output: str) -> list[dict[str, str]]:
-    """The lines of ``sacctmgr -P`` with its header."""
+def parse_limits(output: str) -> list[dict[str, str]]:
+    """Parse the lines of ``sacctmgr -P``, whose first one is the header."""
     lines = [line.split("|") for line in output.splitlines() if line]
     return [dict(zip(lines[0], line)) for line in lines[1:]]

@@ -1,7 +1,7 @@
-"""What sbatch is told about a job: its flavor, its options, and the stub that runs.
+"""The request for sbatch: the flavor of a job, its flags, and the batch script.
 
-In rising order: what follows from the pod's resources, what the site says for all jobs, what the
-flavor says, what the pod's own flags say. What ties the job to its pod is nobody's to change.
+Flags in rising order: from the pod's resources, from the site for all jobs, from the flavor, from
+the pod's own annotation. The flags that tie the job to its pod override them all.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from math import ceil
 from typing import NamedTuple
 
 from submitter.backends.slurm import flags
-from submitter.backends.slurm.flags import Options
-from submitter.backends.slurm.options import Flavor
-from submitter.backends.slurm.options import Options as SiteOptions
-from submitter.backends.slurm.parsing import seconds
+from submitter.backends.slurm.flags import Flags
+from submitter.backends.slurm.options import Flavor, Options
+from submitter.backends.slurm.parsing import parse_time_limit
 from submitter.common.errors import Forbidden
 from submitter.config import policy
 from submitter.config.settings import Pool
@@ -22,13 +21,13 @@ from templates.common.quantity import byte_count, cpu_milli
 from templates.common.quoting import quote
 from templates.job.model import Job
 
-FLAGS = "the annotation flags"
-FLAVOR = "flavor"
-UNDERSTOOD = (policy.FLAGS, FLAVOR)
-_OF_A_FLAVOR = ("partition", "account", "qos", "reservation", "constraint")
-_ANY = Flavor()
+FLAGS_FIELD = "the annotation flags"
+FLAVOR_ANNOTATION = "flavor"
+KNOWN_ANNOTATIONS = (policy.FLAGS, FLAVOR_ANNOTATION)
+_FLAVOR_FLAGS = ("partition", "account", "qos", "reservation", "constraint")
+_ANY_FLAVOR = Flavor()
 
-# What the batch shell does before it becomes the job's script. The script's directory may be new to
+# Runs in the batch shell before the job's script replaces it. The script's directory may be new to
 # this node; LATE_S is for file systems that are slow to show it.
 LATE_S = 60
 _STUB = """\
@@ -46,8 +45,8 @@ exec {bash} {directory}/job.sh {directory} {spool}
 """
 
 
-class Needs(NamedTuple):
-    """What a job asks for in all, whoever said so."""
+class RequestedResources(NamedTuple):
+    """The resources that a job requests in all, from all sources."""
 
     cpu_milli: int
     memory_bytes: int
@@ -56,64 +55,64 @@ class Needs(NamedTuple):
 
 
 class SbatchRequest(NamedTuple):
-    """A job in Slurm's words."""
+    """A job as Slurm gets it."""
 
-    options: Options
+    options: Flags
     flavor: str
-    needs: Needs
+    needs: RequestedResources
 
 
-def request(job: Job, pool: Pool, site: SiteOptions) -> SbatchRequest:
-    """What a job asks Slurm for; ``Forbidden`` if the site does not give that."""
+def build_request(job: Job, pool: Pool, site: Options) -> SbatchRequest:
+    """Return the first flavor that fits a job, with all flags; ``Forbidden`` if none does."""
     _check_annotations(job)
-    own = _own_options(job, pool)
-    derived = _derived(job, site)
+    own = _pod_flags(job, pool)
+    derived = _derive_flags(job, site)
     always = flags.parse(site.flags, f"pool {pool.name}: options.flags")
     misfits = []
-    for flavor in site.flavors or (_ANY,):
-        options = flags.merged(derived, always, _of_flavor(flavor, pool), own)
-        needs = _needs(job, options)
-        why = next(_misfits(flavor, job, own, needs), "")
-        if not why:
+    for flavor in site.flavors or (_ANY_FLAVOR,):
+        options = flags.merge(derived, always, _flavor_flags(flavor, pool), own)
+        needs = _requested_resources(job, options)
+        misfit = next(_find_misfits(flavor, job, own, needs), "")
+        if not misfit:
             _check_policy(job, needs, pool)
-            return SbatchRequest(_with_time(options, job, flavor, site), flavor.name, needs)
-        misfits.append(f"{flavor.name} {why}")
+            return SbatchRequest(_add_time_limit(options, job, flavor, site), flavor.name, needs)
+        misfits.append(f"{flavor.name} {misfit}")
     raise Forbidden(f"fits into no flavor of this pool: {'; '.join(misfits)}")
 
 
-# --- where options come from ---------------------------------------------------------------------
+# --- sources of flags ----------------------------------------------------------------------------
 
 
 def _check_annotations(job: Job) -> None:
-    """What is asked for by a name that means nothing here is refused, and not left out."""
+    """Refuse annotations that mean nothing here, instead of ignoring them."""
     for name in job.annotations:
-        if "/" not in name and name not in UNDERSTOOD:  # condor/...: for HTCondor's pools
-            known = " and ".join(UNDERSTOOD)
+        if "/" not in name and name not in KNOWN_ANNOTATIONS:  # condor/...: for HTCondor's pools
+            known = " and ".join(KNOWN_ANNOTATIONS)
             raise Forbidden(f"the annotation {name} means nothing to a Slurm pool: {known} do")
 
 
-def _own_options(job: Job, pool: Pool) -> Options:
+def _pod_flags(job: Job, pool: Pool) -> Flags:
     text = job.annotations.get(policy.FLAGS, "")
-    own = flags.parse(flags.words_of(text, FLAGS), FLAGS)
+    own = flags.parse(flags.split_words(text, FLAGS_FIELD), FLAGS_FIELD)
     if "requeue" in own and not pool.build.script.rerun:
-        raise Forbidden(f"{FLAGS}: --requeue: this site runs no job a second time")
+        raise Forbidden(f"{FLAGS_FIELD}: --requeue: this site runs no job a second time")
     if "job-name" in own:  # jobs are known by their names; the other one is for people
         own = {"comment": own["job-name"], **own}
         del own["job-name"]
     return own
 
 
-def _derived(job: Job, site: SiteOptions) -> Options:
-    options: Options = {
+def _derive_flags(job: Job, site: Options) -> Flags:
+    options: Flags = {
         "comment": f"{job.namespace}/{job.pod}",
         "nodes": "1",
         "ntasks": "1",
         "cpus-per-task": str(max(1, ceil(job.cpu_milli / 1000))),
-        "mem": flags.mebibytes(job.memory_bytes),
+        "mem": flags.format_mebibytes(job.memory_bytes),
     }
     gres: list[str] = []
     gpus: list[str] = []
-    for resource, amount in {**_numbers(job.other_resources), **job.gpus}.items():
+    for resource, amount in {**_parse_amounts(job.other_resources), **job.gpus}.items():
         name = site.gres.get(resource)
         if name is None:
             known = ", ".join(site.gres) or "none"
@@ -127,39 +126,39 @@ def _derived(job: Job, site: SiteOptions) -> Options:
     return {**options, **{name: text for name, text in named.items() if text}}
 
 
-def _numbers(resources: Mapping[str, str]) -> dict[str, int]:
+def _parse_amounts(resources: Mapping[str, str]) -> dict[str, int]:
     return {name: byte_count(text, name) for name, text in resources.items()}
 
 
-def _of_flavor(flavor: Flavor, pool: Pool) -> Options:
-    options: Options = {
-        name: getattr(flavor, name) for name in _OF_A_FLAVOR if getattr(flavor, name)
+def _flavor_flags(flavor: Flavor, pool: Pool) -> Flags:
+    options: Flags = {
+        name: getattr(flavor, name) for name in _FLAVOR_FLAGS if getattr(flavor, name)
     }
-    where = f"pool {pool.name}: options.flavors: {flavor.name}: flags"
-    return flags.merged(options, flags.parse(flavor.flags, where))
+    field = f"pool {pool.name}: options.flavors: {flavor.name}: flags"
+    return flags.merge(options, flags.parse(flavor.flags, field))
 
 
 # --- which flavor --------------------------------------------------------------------------------
 
 
-def _needs(job: Job, options: Options) -> Needs:
-    limit = seconds(options["time"] or "") if "time" in options else job.wall_time_s
+def _requested_resources(job: Job, options: Flags) -> RequestedResources:
+    limit = parse_time_limit(options["time"] or "") if "time" in options else job.wall_time_s
     if limit is None and "time" in options:
-        raise Forbidden(f"{FLAGS}: --time={options['time']} is no time limit")
-    return Needs(
-        max(job.cpu_milli, 1000 * flags.cpus(options)),
-        flags.memory_bytes(options),
-        flags.gpus(options),
+        raise Forbidden(f"{FLAGS_FIELD}: --time={options['time']} is no time limit")
+    return RequestedResources(
+        max(job.cpu_milli, 1000 * flags.count_cpus(options)),
+        flags.sum_memory_bytes(options),
+        flags.count_gpus(options),
         limit or 0,
     )
 
 
-def _misfits(flavor: Flavor, job: Job, own: Options, needs: Needs) -> Iterator[str]:
-    """Why a job cannot have a flavor."""
-    wanted = job.annotations.get(FLAVOR, "").strip()
+def _find_misfits(flavor: Flavor, job: Job, own: Flags, needs: RequestedResources) -> Iterator[str]:
+    """Yield the reasons why a job cannot have a flavor."""
+    wanted = job.annotations.get(FLAVOR_ANNOTATION, "").strip()
     if wanted and wanted != flavor.name:
         yield "is not the one that the annotation flavor names"
-    for name in _OF_A_FLAVOR:
+    for name in _FLAVOR_FLAGS:
         has, asked = getattr(flavor, name), own.get(name)
         if has and asked and asked != has:
             yield f"has {name} {has}"
@@ -175,8 +174,8 @@ def _misfits(flavor: Flavor, job: Job, own: Options, needs: Needs) -> Iterator[s
         yield f"gives at most {flavor.max_wall_time_s} s"
 
 
-def _check_policy(job: Job, needs: Needs, pool: Pool) -> None:
-    """The pool's bounds hold for what flags ask for, too."""
+def _check_policy(job: Job, needs: RequestedResources, pool: Pool) -> None:
+    """Apply the pool's limits to what flags request, too."""
     asked = job._replace(
         cpu_milli=needs.cpu_milli,
         memory_bytes=max(job.memory_bytes, needs.memory_bytes),
@@ -186,8 +185,8 @@ def _check_policy(job: Job, needs: Needs, pool: Pool) -> None:
     policy.check(asked, pool.policy)
 
 
-def _with_time(options: Options, job: Job, flavor: Flavor, site: SiteOptions) -> Options:
-    """With a time limit that leaves the pod its deadline, and a word in time before it ends."""
+def _add_time_limit(options: Flags, job: Job, flavor: Flavor, site: Options) -> Flags:
+    """Add a time limit that leaves the pod its deadline, and a TERM before it is reached."""
     options = dict(options)
     limit = flavor.max_wall_time_s
     if job.wall_time_s is not None:
@@ -195,22 +194,22 @@ def _with_time(options: Options, job: Job, flavor: Flavor, site: SiteOptions) ->
         limit = min(needed, limit or needed)
     if limit is not None and "time" not in options:
         options["time"] = str(max(1, ceil(limit / 60)))
-    known = seconds(options.get("time") or "") or 0
+    known = parse_time_limit(options.get("time") or "") or 0
     if site.warning_s and "signal" not in options and not 0 < known <= 2 * site.warning_s:
         options["signal"] = f"B:TERM@{site.warning_s}"
     return options
 
 
-# --- what is handed over -------------------------------------------------------------------------
+# --- the batch script ----------------------------------------------------------------------------
 
 
-def script(job: Job, directory: str, pool: Pool, site: SiteOptions) -> str:
-    """The batch script of a job: #SBATCH lines and the stub."""
-    options = dict(request(job, pool, site).options)
+def build_script(job: Job, directory: str, pool: Pool, site: Options) -> str:
+    """Return the batch script of a job: #SBATCH lines and the stub."""
+    options = dict(build_request(job, pool, site).options)
     rerun = pool.build.script.rerun
     if not rerun:
         options.pop("requeue", None)
-    ours: Options = {
+    ours: Flags = {
         "job-name": job.name,
         "chdir": options.pop("chdir", None) or directory,
         "export": ",".join(site.export) or "NONE",
@@ -229,5 +228,5 @@ def script(job: Job, directory: str, pool: Pool, site: SiteOptions) -> str:
         spool=quote(f"{pool.directory}/spool"),
         bash=quote(pool.build.script.bash),
     )
-    written = flags.lines({**options, **ours})
+    written = flags.format_lines({**options, **ours})
     return f"#!{pool.build.script.bash}\n{written}{stub}"

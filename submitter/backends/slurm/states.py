@@ -1,7 +1,7 @@
 """All states of a Slurm job and the reasons why it waits, by the names of the manual (squeue(1)).
 
-What stands behind a name in the same field (``CANCELLED by 1000``) is ignored. A state that is not
-in the table changes nothing: the job stays what it was.
+Text after a name in the same field (``CANCELLED by 1000``) is ignored. A state that is not in the
+table changes nothing: the job keeps its previous state.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ TERM_CODE = 143
 
 
 class SlurmState(NamedTuple):
-    """What a state of Slurm's means here."""
+    """The meaning of a Slurm state."""
 
     phase: str
     reason: str = ""
     """One word for the pod: why it waits, or what ended it."""
-    words: str = ""
+    meaning: str = ""
     """As the manual explains it."""
     exit_code: int = 1
     """Of a job that has ended and left no exit code behind."""
     lost: bool = False
-    """Of a job that has ended: whether Slurm, not the job, is to blame."""
+    """The job has ended by a failure of Slurm, not by its own."""
 
 
 STATES: Mapping[str, SlurmState] = {
@@ -71,7 +71,7 @@ STATES: Mapping[str, SlurmState] = {
 }
 ACTIVE = frozenset(name for name, state in STATES.items() if state.phase == STARTED)
 
-# Why a job waits. Slurm has some 200 reasons; these are what users can do something with.
+# Reasons for which a job waits: of the 200 of Slurm those that users can do something about.
 REASONS: Mapping[str, str] = {
     "Priority": "jobs with a higher priority come first",
     "Resources": "it waits until enough resources are free",
@@ -107,27 +107,27 @@ _WORD = re.compile(r"[A-Za-z][A-Za-z0-9]*")
 _NOTHING = ("", "None", "(null)", "NULL")
 
 
-def state_of(text: str) -> Optional[SlurmState]:
-    """What a state means; None for one that nobody knows here."""
+def find_state(text: str) -> Optional[SlurmState]:
+    """Return the meaning of a state; None if it is unknown."""
     return STATES.get(first_word(text))
 
 
 def first_word(text: str) -> str:
-    """The state without what may stand behind it."""
+    """Return the name of the state, without the text after it."""
     return re.split(r"[\s+]", text.strip(), maxsplit=1)[0]
 
 
-def waiting_words(text: str) -> tuple[str, str]:
-    """One word and one line for the reason for which a job waits, as squeue prints it."""
+def describe_waiting(text: str) -> tuple[str, str]:
+    """Return one word and one line for the reason for which a job waits, as squeue prints it."""
     text = text.strip()
     if text in _NOTHING:
         return "", ""
     if "held" in text.lower():
-        known = REASONS.get(text, "it is held")
-        return "Held", f"Slurm: {text}: {known}"
+        meaning = REASONS.get(text, "it is held")
+        return "Held", f"Slurm: {text}: {meaning}"
     found = _WORD.match(text)
     word = found[0] if found else ""
-    known = REASONS.get(word, "")
-    if not known:
-        known = next((words for start, words in _GROUPS if word.startswith(start)), "")
-    return word, f"Slurm: {text}: {known}" if known else f"Slurm: {text}"
+    meaning = REASONS.get(word, "")
+    if not meaning:
+        meaning = next((text for start, text in _GROUPS if word.startswith(start)), "")
+    return word, f"Slurm: {text}: {meaning}" if meaning else f"Slurm: {text}"

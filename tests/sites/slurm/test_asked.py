@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from submitter.backends.slurm import flags
-from submitter.backends.slurm.states import state_of
+from submitter.backends.slurm.states import find_state
 from submitter.common.errors import Forbidden
 from tests.sites.slurm.site import USER, SlurmSite
 from tests.sites.slurm.test_backend import WAIT, Bench
@@ -45,7 +45,7 @@ def test_every_flag_that_sbatch_has_is_known(site: SlurmSite) -> None:
 def test_every_state_that_squeue_has_is_known(site: SlurmSite) -> None:
     states = site.login("squeue", "--helpstate").upper().split()
     assert len(states) > 20
-    assert [name for name in states if state_of(name) is None] == []
+    assert [name for name in states if find_state(name) is None] == []
 
 
 # --- flavors --------------------------------------------------------------------------------------

@@ -132,14 +132,14 @@ def test_what_the_pod_asks_for_reaches_slurm(bench: Bench) -> None:
 def test_several_jobs_cost_one_question(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     refs = [bench.submit(WAIT) for _ in range(3)]
     asked: list[str] = []
-    ask = bench.slurm._commands.ask
+    query = bench.slurm._commands.query
 
     def noting(program: str, *arguments: str) -> str:
         asked.append(program)
-        return ask(program, *arguments)
+        return query(program, *arguments)
 
     bench.slurm._commands.configuration()
-    monkeypatch.setattr(bench.slurm._commands, "ask", noting)
+    monkeypatch.setattr(bench.slurm._commands, "query", noting)
     assert len(bench.slurm.poll(refs)) == 3
     assert asked == ["squeue"]
     bench.slurm.cancel(refs, kill=True)

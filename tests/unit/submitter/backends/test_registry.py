@@ -55,11 +55,11 @@ def test_what_is_special(
     name: str, options: dict[str, object], runs_here: bool, shared: bool
 ) -> None:
     pool = Pool(name="p", directory="/p", backend=name, options=options)
-    found = registry.known_class(pool)
+    found = registry.load_class_or_base(pool)
     assert issubclass(found, Backend)
     assert (found.runs_here, found.needs_shared_directory(pool)) == (runs_here, shared)
 
 
 def test_a_batch_system_that_is_not_known() -> None:
     with pytest.raises(ConfigError, match="must be one of host, htcondor, kubernetes"):
-        registry.class_of(Pool(name="p", directory="/p", backend="nonesuch"))
+        registry.load_class(Pool(name="p", directory="/p", backend="nonesuch"))

@@ -362,11 +362,11 @@ def test_what_a_pool_offers(tmp_path: Path) -> None:
 
 
 def test_backends_by_name(tmp_path: Path) -> None:
-    made = registry.make(Pool(name="site", directory=str(tmp_path)))
+    made = registry.make_backend(Pool(name="site", directory=str(tmp_path)))
     assert isinstance(made, HostBackend)
     assert isinstance(made, Backend)
     with pytest.raises(ConfigError, match="host"):
-        registry.make(Pool(name="site", directory=str(tmp_path), backend="pbs"))
+        registry.make_backend(Pool(name="site", directory=str(tmp_path), backend="pbs"))
 
 
 @pytest.mark.parametrize("text", ["1.2.boot", "1.2.boot.node1", "1.2.boot.node1.example.org"])

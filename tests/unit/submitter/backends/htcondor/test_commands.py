@@ -48,7 +48,7 @@ def made(issuer: oidc.Issuer, tmp_path: Path, **more: Any) -> HTCondorCommands:
 
 def test_a_program_finds_a_token(issuer: oidc.Issuer, tmp_path: Path) -> None:
     commands = made(issuer, tmp_path)
-    first = commands.ask("condor_q")
+    first = commands.query("condor_q")
     token, _, methods = first.strip().partition(" ")
     assert (token.count("."), methods) == (2, "SCITOKENS")
     assert commands.run("condor_q", []) == first
@@ -56,11 +56,11 @@ def test_a_program_finds_a_token(issuer: oidc.Issuer, tmp_path: Path) -> None:
 
 def test_none_is_started_without(issuer: oidc.Issuer, tmp_path: Path) -> None:
     commands = made(issuer, tmp_path, client_id="somebody")
-    for ask in (lambda: commands.ask("condor_q"), lambda: commands.run("condor_q", [])):
+    for call in (lambda: commands.query("condor_q"), lambda: commands.run("condor_q", [])):
         with pytest.raises(BackendUnavailable, match=r"no valid token: .* refuses: invalid_client"):
-            ask()
+            call()
     assert not (tmp_path / "started").exists()
-    assert commands.answers_for_s() == 0
+    assert commands.responding_for_s() == 0
 
 
 # --- what others hear of it -----------------------------------------------------------------------

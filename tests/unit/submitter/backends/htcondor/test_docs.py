@@ -43,13 +43,13 @@ def test_annotations_and_commands() -> None:
 
 
 def test_states() -> None:
-    expected = [[str(n), f"`{s.name}`", s.phase, s.words] for n, s in STATES.items()]
+    expected = [[str(n), f"`{s.name}`", s.phase, s.meaning] for n, s in STATES.items()]
     assert rows("States") == expected
 
 
 def test_holds() -> None:
     expected = [
-        [str(code), hold.action, hold.reason if hold.action == FAILED else "-", hold.words]
+        [str(code), hold.action, hold.reason if hold.action == FAILED else "-", hold.meaning]
         for code, hold in HOLDS.items()
     ]
     assert rows("Why jobs are held") == expected

@@ -126,7 +126,7 @@ def test_holds(code: int) -> None:
     values = {"HoldReasonCode": code, "HoldReason": "the words", "NumHolds": 1}
     found = seen(HELD, **values)
     hold = HOLDS[code]
-    assert found.message.startswith(f"HTCondor: Held: {hold.words}: the words")
+    assert found.message.startswith(f"HTCondor: Held: {hold.meaning}: the words")
     assert found.phase == (ENDED if hold.action == FAILED else QUEUED)
     if hold.action == FAILED:
         assert (found.reason, found.exit_code) == (hold.reason, hold.exit_code)

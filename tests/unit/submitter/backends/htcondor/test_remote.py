@@ -209,7 +209,7 @@ def test_a_directory_that_is_gone_is_not_made_again(element: Element) -> None:
 def test_one_of_which_files_are_missing_is_not_found(
     element: Element, half: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_backend, "AFTER_TROUBLE_S", 0)
+    monkeypatch.setattr(command_backend, "RECOVERY_S", 0)
     element.says("condor_q", half)
     assert element.condor.find(["job-1"]) == {}
     lines = element.started()

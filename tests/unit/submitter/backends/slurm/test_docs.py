@@ -41,7 +41,7 @@ def test_options() -> None:
 
 def test_states() -> None:
     expected = [
-        [f"`{name}`", state.phase, state.reason or "-", state.words or "-"]
+        [f"`{name}`", state.phase, state.reason or "-", state.meaning or "-"]
         for name, state in STATES.items()
     ]
     assert rows("States") == expected

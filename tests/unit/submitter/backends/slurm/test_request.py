@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from submitter.backends.slurm.options import load
-from submitter.backends.slurm.request import script
+from submitter.backends.slurm.request import build_script
 from submitter.common.errors import Forbidden
 from submitter.config.settings import Policy, Pool
 from templates.common.errors import ConfigError
@@ -27,7 +27,7 @@ def asked(flags: str = "", pool: Any = None, job: Any = None, **options: Any) ->
     """The options in the script that sbatch gets."""
     made: Job = job_of()._replace(annotations={"flags": flags} if flags else {}, **(job or {}))
     where = Pool(name="p", directory="/shared/p", **(pool or {}))
-    text = script(made, f"/shared/p/jobs/{made.name}", where, load(options, "p"))
+    text = build_script(made, f"/shared/p/jobs/{made.name}", where, load(options, "p"))
     head = [line[len("#SBATCH ") :] for line in text.splitlines() if line.startswith("#SBATCH ")]
     # Slurm takes a backslash as bash does within double quotes, before quotes and backslashes.
     words = [shlex.split(line.replace("$", "\\$")) for line in head]
@@ -101,10 +101,10 @@ def test_what_annotations_mean_something() -> None:
     other = {"annotations": {"condor/requirements": "x", "flags": "-n 2"}}
     made = job_of()._replace(**other)
     where = Pool(name="p", directory="/shared/p")
-    assert "--ntasks=2\n" in script(made, "/d", where, load({}, "p"))
+    assert "--ntasks=2\n" in build_script(made, "/d", where, load({}, "p"))
     for name in ("enroot-options", "flag"):
         with pytest.raises(Forbidden, match=f"annotation {name} means nothing to a Slurm pool"):
-            script(made._replace(annotations={name: "x"}), "/d", where, load({}, "p"))
+            build_script(made._replace(annotations={name: "x"}), "/d", where, load({}, "p"))
 
 
 def test_the_policy_holds_for_what_flags_ask_for() -> None:
@@ -124,7 +124,7 @@ def test_the_first_flavor_that_fits() -> None:
     assert (found["partition"], found["mem"]) == ("l", "9G")
     assert asked("-p l", flavors=FLAVORS)["partition"] == "l"
     made = job_of()._replace(annotations={"flavor": "long"})
-    text = script(made, "/d", Pool(name="p", directory="/x"), load({"flavors": FLAVORS}, "p"))
+    text = build_script(made, "/d", Pool(name="p", directory="/x"), load({"flavors": FLAVORS}, "p"))
     assert "--partition=l\n" in text
 
 

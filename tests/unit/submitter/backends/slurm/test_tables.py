@@ -9,10 +9,10 @@ import pytest
 
 from submitter.backends.base import JobRef
 from submitter.backends.slurm.backend import SlurmBackend
-from submitter.backends.slurm.errors import submit_error
+from submitter.backends.slurm.errors import classify_submit_failure
 from submitter.backends.slurm.observations import observe
 from submitter.backends.slurm.parsing import Row
-from submitter.backends.slurm.states import state_of, waiting_words
+from submitter.backends.slurm.states import describe_waiting, find_state
 from submitter.common.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -36,9 +36,9 @@ ALL_STATES = (
 
 
 def test_every_state_is_known() -> None:
-    assert [name for name in ALL_STATES.upper().split() if state_of(name) is None] == []
-    assert state_of("CANCELLED by 1000") == state_of("CANCELLED") == state_of("CANCELLED+")
-    assert state_of("SOMETHING_NEW") is None
+    assert [name for name in ALL_STATES.upper().split() if find_state(name) is None] == []
+    assert find_state("CANCELLED by 1000") == find_state("CANCELLED") == find_state("CANCELLED+")
+    assert find_state("SOMETHING_NEW") is None
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_requeue_is_told() -> None:
     ],
 )
 def test_why_a_job_waits(text: str, reason: str, words: str) -> None:
-    assert waiting_words(text) == (reason, words)
+    assert describe_waiting(text) == (reason, words)
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ def test_why_a_job_waits(text: str, reason: str, words: str) -> None:
     ],
 )
 def test_what_follows_from_an_error(text: str, kind: type[SubmitterError]) -> None:
-    failure = submit_error(CommandFailed("sbatch", text, 1))
+    failure = classify_submit_failure(CommandFailed("sbatch", text, 1))
     assert type(failure) is kind
     assert "sbatch: error" not in str(failure)
 
 
 def test_a_wrong_option_is_refused() -> None:
     text = "exit code 255: sbatch: unrecognized option '--foo'"
-    assert type(submit_error(CommandFailed("sbatch", text, 255))) is SubmitRefused
+    assert type(classify_submit_failure(CommandFailed("sbatch", text, 255))) is SubmitRefused
 
 
 # --- a scripted sbatch, for what a real one does not do on demand ---------------------------------
