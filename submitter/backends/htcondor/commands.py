@@ -17,20 +17,20 @@ class HTCondorCommands(CommandRunner):
     def __init__(self, options: Options, folder: str, ask: AskNats = not_connected) -> None:
         self._tokens = make_tokens(options.tokens, folder, ask)
         self._issuer = options.tokens.issuer
-        known_by = {}
+        credentials = {}
         if self._tokens is not None:
-            known_by["BEARER_TOKEN_FILE"] = self._tokens.path
-            known_by["_CONDOR_SEC_CLIENT_AUTHENTICATION_METHODS"] = "SCITOKENS"
+            credentials["BEARER_TOKEN_FILE"] = self._tokens.path
+            credentials["_CONDOR_SEC_CLIENT_AUTHENTICATION_METHODS"] = "SCITOKENS"
         remote = options.remote
         if remote.ca_file:
-            known_by["_CONDOR_AUTH_SSL_CLIENT_CAFILE"] = remote.ca_file
-            known_by["_CONDOR_AUTH_SSL_CLIENT_USE_DEFAULT_CAS"] = "false"
+            credentials["_CONDOR_AUTH_SSL_CLIENT_CAFILE"] = remote.ca_file
+            credentials["_CONDOR_AUTH_SSL_CLIENT_USE_DEFAULT_CAS"] = "false"
         self._remote = remote if remote.schedd else None
-        environment = environment_with({**known_by, **options.environment}, ())
+        environment = environment_with({**credentials, **options.environment}, ())
         super().__init__(options.programs, options.prefix, environment, options.timeout_s)
 
-    def known_by(self) -> str:
-        """Describe our token, if one is needed; raise ``BackendUnavailable`` if there is none."""
+    def describe_token(self) -> str:
+        """Describe our token, if one is needed; raise ``BackendUnavailable`` without one."""
         if self._tokens is None:
             return ""
         self._tokens.ensure()
@@ -39,10 +39,10 @@ class HTCondorCommands(CommandRunner):
     def run(self, program: str, arguments: Sequence[str], stdin: str = "") -> str:
         if self._tokens is not None:
             self._tokens.ensure()
-        return super().run(program, [*self._where(program), *arguments], stdin)
+        return super().run(program, [*self._target(program), *arguments], stdin)
 
-    def _where(self, program: str) -> list[str]:
-        """Who is asked, if it is not this machine's own."""
+    def _target(self, program: str) -> list[str]:
+        """Return the arguments that name a schedd or collector elsewhere; none if it is local."""
         if self._remote is None:
             return []
         collector = ["-pool", self._remote.collector]

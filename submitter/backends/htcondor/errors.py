@@ -1,7 +1,7 @@
-"""What condor_submit complains of, and what follows from it.
+"""Error messages of condor_submit, and the error classes that follow from them.
 
-The texts are HTCondor's own. What none of them fits is unclear: then the job is looked for before
-anything else.
+The texts are HTCondor's own. A message that none of them fits is unclear: then the job is looked
+for before anything else.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from submitter.common.errors import (
 
 _PREFIX = re.compile(r"\b(?:ERROR|WARNING|condor_submit): *")
 
-# Text of condor_submit's, and what it means: the first one that fits counts.
+# Text in a message of condor_submit -> error class: the first one that fits counts.
 SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
     # Not now.
     ("MAX_JOBS_SUBMITTED", NoRoom),
@@ -38,18 +38,18 @@ SUBMIT_ERRORS: Sequence[tuple[str, type[SubmitterError]]] = (
     ("No such directory", SubmitRefused),
     ("is not a valid", SubmitRefused),
     ("invalid", SubmitRefused),
-    # Nobody can be asked anything at the moment; nothing has been handed over.
+    # Nothing responds at the moment; nothing has been submitted.
     ("Failed to connect to local queue manager", BackendUnavailable),
     ("Failed to connect to queue manager", BackendUnavailable),
     ("Can't find address of", BackendUnavailable),
     ("cannot be started", BackendUnavailable),
-    # The access point got the job, or may have got it; its answer did not come back.
+    # The access point got the job, or may have got it; its response did not arrive.
     ("Failed to commit job submission into the queue", SubmitUnclear),
     ("took longer than", SubmitUnclear),
 )
 
 
-def submit_error(failed: CommandFailed) -> SubmitterError:
-    """What the failure of a submission means for its job."""
-    words = _PREFIX.sub("", str(failed)).strip()
-    return (classify_error(words, SUBMIT_ERRORS) or SubmitUnclear)(words)
+def classify_submit_failure(failed: CommandFailed) -> SubmitterError:
+    """Return the error that the failure of condor_submit means for its job."""
+    message = _PREFIX.sub("", str(failed)).strip()
+    return (classify_error(message, SUBMIT_ERRORS) or SubmitUnclear)(message)

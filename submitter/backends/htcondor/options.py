@@ -1,4 +1,4 @@
-"""What a site says about its HTCondor: the ``options`` of a pool with ``backend: htcondor``.
+"""The settings of a site's HTCondor: the ``options`` of a pool with ``backend: htcondor``.
 
 The dataclasses are the only list of the keys; the table in docs/htcondor.md follows from them.
 """
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Optional
 
-from submitter.backends.htcondor.submit_file import NEVER, expression_mistake
+from submitter.backends.htcondor.submit_file import NEVER, find_expression_error
 from submitter.tokens.options import NO_REDIS, TokenOptions, mistakes
 from templates.common.errors import ConfigError
 from templates.settings.schema import Form
 from templates.settings.types import Choice, Count, CountOrZero, Kind, PathOrEmpty, Word
 
 Argument = Annotated[str, Kind.ARGUMENT]
-NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NAME_PATTERN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Remote:
 
 @dataclass(frozen=True)
 class Options:
-    """All of them; none has to be given."""
+    """The options of a pool; none has to be given."""
 
     programs: HTCondorPrograms = field(default_factory=HTCondorPrograms)
     """HTCondor's own programs: names to be found on PATH, or absolute paths."""
@@ -110,33 +110,33 @@ _FORM = Form(Options(), strict=True)
 
 
 def load(raw: Mapping[str, object], pool: str) -> Options:
-    """The options of a pool, or one line that says what is wrong with them."""
-    where = f"pool {pool}: options"
+    """Return the options of a pool; raise ``ConfigError`` for the first that is wrong."""
+    field_name = f"pool {pool}: options"
     tokens = raw.get("tokens")
     if isinstance(tokens, Mapping) and "redis" in tokens:
-        raise ConfigError(f"{where}: tokens.redis", NO_REDIS)
-    options: Options = _FORM.load(dict(raw), where)
-    for key, what in _mistakes(options):
-        raise ConfigError(f"{where}: {key}", what)
+        raise ConfigError(f"{field_name}: tokens.redis", NO_REDIS)
+    options: Options = _FORM.load(dict(raw), field_name)
+    for key, error in _find_errors(options):
+        raise ConfigError(f"{field_name}: {key}", error)
     return options
 
 
-def _mistakes(options: Options) -> Iterator[tuple[str, str]]:
+def _find_errors(options: Options) -> Iterator[tuple[str, str]]:
     yield from mistakes(options.tokens)
     if options.remote.schedd and not options.remote.collector:
         yield "remote.collector", "is missing"
     if options.remote.schedd and options.shared:
         yield "shared", "must be false where remote.schedd is"
     for key in ("requirements", "rank", "collector_constraint"):
-        what = expression_mistake(getattr(options, key))
-        if getattr(options, key) and what:
-            yield key, what
+        error = find_expression_error(getattr(options, key))
+        if getattr(options, key) and error:
+            yield key, error
     for name in options.commands:
         plain = name[1:] if name.startswith("+") else name
-        if not NAME.fullmatch(plain.replace(".", "_")):
+        if not NAME_PATTERN.fullmatch(plain.replace(".", "_")):
             yield f"commands.{name}", "is no name of a command"
         if name.lower() in NEVER:
             yield f"commands.{name}", f"cannot be changed: {NEVER[name.lower()]}"
     for resource, name in options.resources.items():
-        if not NAME.fullmatch(name):
+        if not NAME_PATTERN.fullmatch(name):
             yield f"resources.{resource}", f"{name} is no name of a resource"

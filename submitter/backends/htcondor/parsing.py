@@ -1,4 +1,4 @@
-"""What HTCondor's programs print, as values: ads of jobs and of machines, and match analyses."""
+"""Parsers of the output of HTCondor's programs: ads of jobs and machines, and match analyses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 from submitter.backends.htcondor.states import REFUSALS
 from submitter.common.errors import BackendUnavailable
 
-# Of condor_q and condor_history: what is asked of every job, besides its further resources.
+# Attributes queried from condor_q and condor_history, besides those of further resources.
 ATTRIBUTES = (
     "ClusterId",
     "ProcId",
@@ -49,7 +49,7 @@ _CONDITION = re.compile(r"^\[[0-9]+\]\s+(?P<slots>[0-9]+)\s+(?P<text>\S.*)$")
 
 
 class Ad(NamedTuple):
-    """What is said of one job."""
+    """The ad of one job."""
 
     native: str
     name: str
@@ -57,46 +57,46 @@ class Ad(NamedTuple):
     values: Mapping[str, Any]
 
     def number(self, name: str) -> int:
-        """The value of an attribute that is a whole number; 0 when it has none."""
+        """Return a numeric attribute; 0 if it is not set."""
         value = self.values.get(name)
         return int(value) if isinstance(value, (int, float)) else 0
 
     def text(self, name: str) -> str:
-        """The value of an attribute that is a text; empty when it has none."""
+        """Return a text attribute; empty if it is not set."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
-    def refusals(self) -> int:
-        """How often a machine was to run it and would not begin."""
+    def count_refusals(self) -> int:
+        """Return how often a machine that was to run the job refused to start it."""
         counts = self.values.get("NumVacatesByReason")
         if not isinstance(counts, dict):
             return 0
         return sum(count for name in REFUSALS if isinstance(count := counts.get(name), int))
 
 
-def native_of(output: str) -> Optional[str]:
-    """The number of a job that was accepted, of ``condor_submit -terse``."""
+def parse_native(output: str) -> Optional[str]:
+    """Return the number of an accepted job in the output of ``condor_submit -terse``."""
     found = _SUBMITTED.search(output)
     return found[1] if found else None
 
 
-def table(output: str) -> list[dict[str, Any]]:
-    """Of ``-json``: nothing at all is printed when there is nothing to say."""
+def parse_table(output: str) -> list[dict[str, Any]]:
+    """Parse the output of ``-json``: an empty result prints nothing at all."""
     if not output.strip():
         return []
     try:
-        read = json.loads(output)
+        rows = json.loads(output)
     except ValueError:
         raise BackendUnavailable("what HTCondor says cannot be read") from None
-    if not isinstance(read, list) or not all(isinstance(row, dict) for row in read):
+    if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise BackendUnavailable("what HTCondor says is no list")
-    return read
+    return rows
 
 
-def ads(output: str) -> list[Ad]:
-    """The jobs of ``condor_q`` and ``condor_history`` that are ours."""
+def parse_ads(output: str) -> list[Ad]:
+    """Parse those jobs of ``condor_q`` or ``condor_history`` that are ours."""
     found = []
-    for row in table(output):
+    for row in parse_table(output):
         numbers = [row.get(key) for key in ("ClusterId", "ProcId", "JobStatus")]
         name = row.get("InterlinkJob")
         if isinstance(name, str) and all(type(number) is int for number in numbers):
@@ -106,17 +106,17 @@ def ads(output: str) -> list[Ad]:
 
 
 def is_native(text: str) -> bool:
-    """Whether this is a job's number, as condor_rm takes it."""
+    """Return whether the text is a job's number, as condor_rm takes it."""
     return re.fullmatch(r"[0-9]{1,10}\.[0-9]{1,10}", text) is not None
 
 
-def among(natives: Iterable[str]) -> str:
-    """An expression that is true of these jobs; all of ours are alone in their clusters."""
+def match_clusters(natives: Iterable[str]) -> str:
+    """Return an expression that is true for these jobs; each of ours is a cluster of its own."""
     numbers = sorted({int(native.partition(".")[0]) for native in natives if is_native(native)})
     return f"member(ClusterId, {{{', '.join(map(str, numbers))}}})"
 
 
-def unmet(output: str) -> list[str]:
-    """The conditions of a job's requirements that no machine fulfils, of ``-better-analyze``."""
+def parse_unmet(output: str) -> list[str]:
+    """Return the requirements that no machine fulfils, in the output of ``-better-analyze``."""
     found = (_CONDITION.match(line) for line in output.splitlines())
     return [one["text"].strip() for one in found if one and one["slots"] == "0"]

@@ -1,7 +1,7 @@
-"""What condor_submit is told about a job: the description that makes it what its pod asks for.
+"""The request for condor_submit: the submit description of a job.
 
-What ties a job to its pod is nobody's to change; the rest follows from the pod's resources, from
-what the site says for all jobs, and from the pod's annotations, as far as the site allows them.
+The commands that tie a job to its pod cannot be changed; the rest follows from the pod's resources,
+from the site's options for all jobs, and from the pod's annotations that the site allows.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from math import ceil
 
-from submitter.backends.htcondor import submit_file as description
-from submitter.backends.htcondor.options import NAME, Options
-from submitter.backends.htcondor.spooling import OURS, STAGING
-from submitter.backends.htcondor.states import PASSING, REFUSALS
+from submitter.backends.htcondor import submit_file
+from submitter.backends.htcondor.options import NAME_PATTERN, Options
+from submitter.backends.htcondor.spooling import REASON_PREFIX, STAGING_FAILED
+from submitter.backends.htcondor.states import REFUSALS, TEMPORARY
 from submitter.backends.htcondor.transfer import ERRORS, INPUT, STREAM, STUB
 from submitter.common.errors import Forbidden
 from submitter.config.settings import Pool
@@ -23,13 +23,14 @@ from templates.common.quantity import byte_count
 from templates.common.quoting import quote
 from templates.job.model import Job
 
-FAMILY = "condor/"  # before the names of annotations that are HTCondor's
+ANNOTATION_PREFIX = "condor/"  # of the annotations for HTCondor
 MEBIBYTE, KIBIBYTE = 1024**2, 1024
-RELEASE_AFTER_S = 30  # what a trouble that may pass is given
+RELEASE_AFTER_S = 30  # after a temporary error
 VACATE_MARGIN_S = 15  # for the last records, after the grace period of a pod
 LATE_S = 60  # for file systems that are slow to show a job's directory
-NATIVE = "$(ClusterId).$(ProcId)"  # as condor_submit will know it
-JOB, POOL = "InterlinkJob", "InterlinkPool"  # attributes by which jobs are found
+NATIVE_MACRO = "$(ClusterId).$(ProcId)"  # expanded by condor_submit
+JOB_ATTRIBUTE = "InterlinkJob"  # by which a job is found
+POOL_ATTRIBUTE = "InterlinkPool"
 
 # Annotation -> what it does; the table in docs/htcondor.md follows from it.
 ANNOTATIONS: Mapping[str, str] = {
@@ -53,66 +54,73 @@ done
 exec {bash} {directory}/job.sh {directory} {spool}"""
 
 
-def commands(job: Job, pool: Pool, site: Options) -> dict[str, str]:
-    """What a job asks HTCondor for; ``Forbidden`` if the site does not give that."""
-    own = _annotations(job, site)
-    asked = {
+def build_commands(job: Job, pool: Pool, site: Options) -> dict[str, str]:
+    """Return the commands that request resources; ``Forbidden`` if the site refuses them."""
+    own = _read_annotations(job, site)
+    requested = {
         "request_cpus": str(max(1, ceil(job.cpu_milli / 1000))),
         "request_memory": str(max(1, ceil(job.memory_bytes / MEBIBYTE))),
-        "request_disk": str(_disk(own.get("disk", site.disk))),
-        **dict(_resources(job, site)),
-        "requirements": " && ".join(_requirements(own, pool, site)),
+        "request_disk": str(_parse_disk(own.get("disk", site.disk))),
+        **dict(_request_resources(job, site)),
+        "requirements": " && ".join(_machine_conditions(own, pool, site)),
     }
     rank = own.get("rank") or site.rank
     if rank:
-        asked["rank"] = description.expression(rank, "rank")
+        requested["rank"] = submit_file.parenthesize(rank, "rank")
     group = own.get("accounting-group") or site.accounting_group
     if group:
-        asked["accounting_group"] = _matching(group, _GROUP, "accounting-group")
+        requested["accounting_group"] = _check_pattern(group, _GROUP, "accounting-group")
     if "priority" in own:
-        asked["priority"] = _matching(own["priority"], re.compile(r"-?[0-9]{1,9}"), "priority")
+        requested["priority"] = _check_pattern(
+            own["priority"], re.compile(r"-?[0-9]{1,9}"), "priority"
+        )
     if job.wall_time_s is not None:
         limit = str(job.wall_time_s + job.grace_period_s + site.wall_time_margin_s)
-        asked |= {"allowed_job_duration": limit, "MY.MaxRuntime": limit}
+        requested |= {"allowed_job_duration": limit, "MY.MaxRuntime": limit}
     site_commands = {name.replace("+", "MY.", 1): text for name, text in site.commands.items()}
-    return {**asked, **_attributes(own.get("attributes", ""), site), **site_commands}
+    return {**requested, **_read_attributes(own.get("attributes", ""), site), **site_commands}
 
 
-def text(job: Job, directory: str, pool: Pool, site: Options) -> str:
-    """The submit description of a job."""
+def build_description(job: Job, directory: str, pool: Pool, site: Options) -> str:
+    """Return the submit description of a job."""
+    if site.shared:
+        files = _shared_commands(job, directory, pool)
+    else:
+        files = _transfer_commands(directory, site)
     ours = {
         "universe": "vanilla",
-        **(_beside(job, directory, pool) if site.shared else _sent(directory, site)),
-        "initialdir": description.plain(directory),
+        **files,
+        "initialdir": submit_file.escape_macros(directory),
         "notification": "never",
-        f"MY.{JOB}": description.string(job.name),
-        f"MY.{POOL}": description.string(pool.name),
-        "MY.KubernetesNamespace": description.string(job.namespace),
-        "MY.KubernetesPod": description.string(job.pod),
-        "batch_name": description.plain(pool.name),
+        f"MY.{JOB_ATTRIBUTE}": submit_file.quote_string(job.name),
+        f"MY.{POOL_ATTRIBUTE}": submit_file.quote_string(pool.name),
+        "MY.KubernetesNamespace": submit_file.quote_string(job.namespace),
+        "MY.KubernetesPod": submit_file.quote_string(job.pod),
+        "batch_name": submit_file.escape_macros(pool.name),
         "kill_sig": "SIGTERM",
         "job_max_vacate_time": str(job.grace_period_s + VACATE_MARGIN_S),
-        "leave_in_queue": _stays(site),
-        "periodic_release": _release(pool, site),
+        "leave_in_queue": _stay_condition(site),
+        "periodic_release": _release_condition(pool, site),
     }
     if site.export:
         ours["getenv"] = ", ".join(site.export)
-    return description.lines({**commands(job, pool, site), **ours})
+    return submit_file.format_commands({**build_commands(job, pool, site), **ours})
 
 
-def _stays(site: Options) -> str:
-    """An ended job stays until it was seen; elsewhere a removed one, too, until it was fetched."""
+def _stay_condition(site: Options) -> str:
+    """Keep an ended job until it was polled; at a remote schedd also a removed one."""
     if not site.remote.schedd:
         return f"JobStatus == 4 && time() - CompletionDate < {site.keep_s}"
-    removed = f'(JobStatus == 3 && !regexp("^({OURS}|{STAGING})", RemoveReason ?: ""))'
+    final = f"{REASON_PREFIX}|{STAGING_FAILED}"
+    removed = f'(JobStatus == 3 && !regexp("^({final})", RemoveReason ?: ""))'
     return f"(JobStatus == 4 || {removed}) && time() - EnteredCurrentStatus < {site.keep_s}"
 
 
-# --- what runs ------------------------------------------------------------------------------------
+# --- the job's program and files ------------------------------------------------------------------
 
 
-def _beside(job: Job, directory: str, pool: Pool) -> dict[str, str]:
-    """Where the job's directory is seen."""
+def _shared_commands(job: Job, directory: str, pool: Pool) -> dict[str, str]:
+    """Return the commands for machines that see the job's directory."""
     stub = _STUB.format(
         name=job.name,
         late_s=LATE_S,
@@ -123,25 +131,25 @@ def _beside(job: Job, directory: str, pool: Pool) -> dict[str, str]:
     )
     words = [
         "-c",
-        description.plain(stub.replace("\n", "; ")),
+        submit_file.escape_macros(stub.replace("\n", "; ")),
         "interlink",
         "$(ClusterId).$(ProcId)",
     ]
     return {
-        "executable": description.plain(pool.build.script.bash),
+        "executable": submit_file.escape_macros(pool.build.script.bash),
         "transfer_executable": "false",
         "should_transfer_files": "NO",
-        "arguments": description.arguments(words),
-        "output": description.plain(f"{directory}/output"),
-        "error": description.plain(f"{directory}/output"),
+        "arguments": submit_file.format_arguments(words),
+        "output": submit_file.escape_macros(f"{directory}/output"),
+        "error": submit_file.escape_macros(f"{directory}/output"),
     }
 
 
-def _sent(directory: str, site: Options) -> dict[str, str]:
-    """Where it is not."""
-    there = description.plain(directory)
+def _transfer_commands(directory: str, site: Options) -> dict[str, str]:
+    """Return the commands for machines that do not see the job's directory."""
+    there = submit_file.escape_macros(directory)
     streams = "true" if site.stream else "false"
-    # At a schedd elsewhere the output lies until it is fetched; an empty list would forbid that.
+    # A remote schedd keeps the output until it is fetched; an empty list would forbid that.
     back = {"output": STREAM, "error": ERRORS}
     if not site.remote.schedd:
         back = {name: f"{there}/{file}" for name, file in back.items()}
@@ -153,21 +161,21 @@ def _sent(directory: str, site: Options) -> dict[str, str]:
         "when_to_transfer_output": "ON_EXIT",
         "transfer_input_files": f"{there}/{INPUT}",
         "encrypt_input_files": f"{there}/{INPUT}",
-        "arguments": description.arguments([NATIVE]),
+        "arguments": submit_file.format_arguments([NATIVE_MACRO]),
         **back,
         "stream_output": streams,
         "stream_error": streams,
     }
 
 
-# --- what a pod says ------------------------------------------------------------------------------
+# --- the pod's annotations and resources ----------------------------------------------------------
 
 
-def _annotations(job: Job, site: Options) -> dict[str, str]:
+def _read_annotations(job: Job, site: Options) -> dict[str, str]:
     own = {
-        name[len(FAMILY) :]: text
+        name[len(ANNOTATION_PREFIX) :]: text
         for name, text in job.annotations.items()
-        if name.startswith(FAMILY)
+        if name.startswith(ANNOTATION_PREFIX)
     }
     for name in own:
         if name not in ANNOTATIONS:
@@ -178,36 +186,36 @@ def _annotations(job: Job, site: Options) -> dict[str, str]:
     return own
 
 
-def _matching(value: str, pattern: re.Pattern[str], name: str) -> str:
+def _check_pattern(value: str, pattern: re.Pattern[str], name: str) -> str:
     if not pattern.fullmatch(value.strip()):
         raise Forbidden(f"the annotation {name}: {one_line(value, 80)} is none")
     return value.strip()
 
 
-def _attributes(value: str, site: Options) -> dict[str, str]:
+def _read_attributes(value: str, site: Options) -> dict[str, str]:
     found = {}
     for line in value.splitlines():
         name, equals, written = (part.strip() for part in line.partition("="))
         if not name and not equals:
             continue
-        where = f"the annotation attributes: {one_line(name, 80)}"
-        if not equals or not NAME.fullmatch(name):
-            raise Forbidden(f"{where}: is not Name = expression")
+        field = f"the annotation attributes: {one_line(name, 80)}"
+        if not equals or not NAME_PATTERN.fullmatch(name):
+            raise Forbidden(f"{field}: is not Name = expression")
         if not any(fnmatchcase(name, pattern) for pattern in site.pod_attributes):
-            raise Forbidden(f"{where}: options.pod_attributes of this pool does not allow it")
-        found[f"MY.{name}"] = description.expression(written, where)
+            raise Forbidden(f"{field}: options.pod_attributes of this pool does not allow it")
+        found[f"MY.{name}"] = submit_file.parenthesize(written, field)
     return found
 
 
-def _disk(text: str) -> int:
-    """In the unit of request_disk."""
+def _parse_disk(text: str) -> int:
+    """Return an amount in the unit of request_disk."""
     try:
         return max(1, ceil(byte_count(text, "disk") / KIBIBYTE))
     except InterlinkNatsError as error:
         raise Forbidden(f"the annotation disk: {error}") from None
 
 
-def _resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
+def _request_resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
     others = {name: byte_count(text, name) for name, text in job.other_resources.items()}
     for resource, amount in {**others, **job.gpus}.items():
         name = site.resources.get(resource)
@@ -220,9 +228,9 @@ def _resources(job: Job, site: Options) -> Iterator[tuple[str, str]]:
 
 
 def never_started(pool: Pool, site: Options) -> str:
-    """An expression that is true of a job that has no machine behind it, if it matters.
+    """Return an expression that is true for a job that has never started, if that matters.
 
-    Where two starts do not meet in one directory, it counts that one was tried, and not refused.
+    Where two starts have no shared directory, a try that was not refused counts as a start.
     """
     if pool.build.script.rerun:
         return "true"
@@ -232,17 +240,17 @@ def never_started(pool: Pool, site: Options) -> str:
     return f"NumJobStarts == 0 && (NumShadowStarts ?: 0) == {refused}"
 
 
-def _requirements(own: Mapping[str, str], pool: Pool, site: Options) -> Iterator[str]:
-    """A job that must not run twice fits nowhere once it has started."""
+def _machine_conditions(own: Mapping[str, str], pool: Pool, site: Options) -> Iterator[str]:
+    """Yield the requirements; a job that must not run twice matches nothing after its start."""
     if site.requirements:
-        yield description.expression(site.requirements, "options.requirements")
+        yield submit_file.parenthesize(site.requirements, "options.requirements")
     if "requirements" in own:
-        yield description.expression(own["requirements"], "the annotation requirements")
+        yield submit_file.parenthesize(own["requirements"], "the annotation requirements")
     yield never_started(pool, site)
 
 
-def _release(pool: Pool, site: Options) -> str:
-    codes = ", ".join(map(str, PASSING))
+def _release_condition(pool: Pool, site: Options) -> str:
+    codes = ", ".join(map(str, TEMPORARY))
     rested = f"time() - EnteredCurrentStatus > {RELEASE_AFTER_S}"
     few = f"NumHolds <= {site.releases}"
     fresh = never_started(pool, site)

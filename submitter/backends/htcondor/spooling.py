@@ -1,7 +1,7 @@
-"""Jobs of a schedd elsewhere: their files are kept there, and what they leave is fetched.
+"""Jobs of a remote schedd: their files are spooled there, and their output is fetched.
 
-A job's output comes whole each time. Of those that have ended it comes before their end is told, or
-their last words would be lost; of those that run, some in each round.
+Each transfer brings the whole output of a job. That of ended jobs is fetched before their end is
+reported, or their last records would be lost; that of running ones for some of them in each poll.
 """
 
 from __future__ import annotations
@@ -13,96 +13,97 @@ import time
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 from submitter.backends.htcondor.commands import HTCondorCommands
-from submitter.backends.htcondor.parsing import Ad, among
+from submitter.backends.htcondor.parsing import Ad, match_clusters
 from submitter.backends.htcondor.states import HELD, IDLE, REMOVED
 from submitter.common.errors import BackendUnavailable, CommandFailed
 
 logger = logging.getLogger(__name__)
 
-AT_ONCE = 100  # running jobs whose output is fetched in one round
-PATIENCE_S = 600.0  # how long the output of a job that has ended is waited for
-OURS = "interlink: "  # how reasons begin for which we take a job out of the queue for good
-HALF = f"{OURS}not all of its files have arrived"
-STAGING = "Staging of job files failed"  # for which HTCondor does that itself
-# Of jobs that were never handed over, in HTCondor's language.
-NEVER_WHOLE = f'regexp("^({HALF}|{STAGING})", RemoveReason ?: "")'
+FETCH_BATCH = 100  # running jobs whose output is fetched in one poll
+FETCH_TIMEOUT_S = 600.0  # of the output of a job that has ended
+REASON_PREFIX = "interlink: "  # of our own reasons for removing a job for good
+INCOMPLETE = f"{REASON_PREFIX}not all of its files have arrived"
+STAGING_FAILED = "Staging of job files failed"  # HTCondor's reason for the same
+# True for jobs whose submission was never completed, as an expression of HTCondor.
+NEVER_COMPLETE = f'regexp("^({INCOMPLETE}|{STAGING_FAILED})", RemoveReason ?: "")'
 _SINCE = "EnteredCurrentStatus"
 _ALL_FILES = ("SpooledOutputFiles", "undefined")
-SPOOLING = 16  # the HoldReasonCode of a job whose files are on their way
-SPOOLS = f"JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
-RELEASED_S = 60  # after condor_submit has ended well its job is released at once
+SPOOLING = 16  # the HoldReasonCode of a job whose files have not arrived yet
+IS_SPOOLING = f"JobStatus == {HELD} && HoldReasonCode == {SPOOLING}"
+RELEASE_TIMEOUT_S = 60  # a successful condor_submit releases its job at once
 
 
 class OutputFetcher:
-    """What of a pool's jobs has been fetched, as one process has seen it."""
+    """Fetches the output of a pool's jobs, and remembers what this process has fetched."""
 
-    def __init__(self, commands: HTCondorCommands, mine: str, stream: bool) -> None:
+    def __init__(self, commands: HTCondorCommands, own_jobs: str, stream: bool) -> None:
         self._commands = commands
-        self._mine = mine
+        self._own_jobs = own_jobs
         self._stream = stream
-        self._since: dict[str, float] = {}  # ended ones, since when
-        self._fetched: set[str] = set()  # those of them that are here
+        self._since: dict[str, float] = {}  # ended jobs, since when
+        self._fetched: set[str] = set()  # those of them whose output is here
         self._turn = 0
 
     def fetch(self, jobs: Sequence[tuple[Ad, str]], over: Container[str]) -> set[str]:
-        """Fetch what there is; the jobs that have ended and of which it is still to come.
+        """Fetch output; return the ended jobs whose output is still pending.
 
         ``jobs``: with the directory of each. ``over``: those that have ended, also by our rules:
-        one whose schedd died just when it ended may have left all that it had to say.
+        one whose schedd died just when it ended may have left its whole output.
         """
         now = time.monotonic()
-        left = {ad.native: place for ad, place in jobs if ad.native in over}
+        left = {ad.native: directory for ad, directory in jobs if ad.native in over}
         self._since = {n: at for n, at in self._since.items() if n in left}
         self._fetched &= left.keys()
         begun = {ad.native for ad, _ in jobs if ad.number("NumShadowStarts")}
         missing = {n: left[n] for n in left.keys() & begun - self._fetched}
         for native in missing:
             self._since.setdefault(native, now)
-        if missing and self._brings(missing, ended=True):
+        if missing and self._transfer(missing, ended=True):
             self._fetched.update(missing)
         if self._stream:
-            speaking = {ad.native: place for ad, place in jobs if _has_machine(ad)}
-            self._follow({n: place for n, place in speaking.items() if n not in over})
+            running = {ad.native: directory for ad, directory in jobs if _has_machine(ad)}
+            self._fetch_running({n: folder for n, folder in running.items() if n not in over})
         late = [native for native in missing if native not in self._fetched]
-        return {native for native in late if now - self._since[native] < PATIENCE_S}
+        return {native for native in late if now - self._since[native] < FETCH_TIMEOUT_S}
 
-    def give_up(self, jobs: Iterable[Ad]) -> None:
-        """Take those out of the queue that were handed over, and wait for their files for ever.
+    def remove_stuck(self, jobs: Iterable[Ad]) -> None:
+        """Remove jobs that were submitted and would wait for their files for ever.
 
-        Their schedd died when condor_submit had its word, and before it had released them.
+        Their schedd died after condor_submit had succeeded, and before it had released them.
         """
         now = time.time()
         stuck = [
             ad.native
             for ad in jobs
-            if ad.status == HELD and is_half(ad) and now - ad.number(_SINCE) > RELEASED_S
+            if ad.status == HELD
+            and is_incomplete(ad)
+            and now - ad.number(_SINCE) > RELEASE_TIMEOUT_S
         ]
         if not stuck:
             return
-        constraint = (
-            f"{self._mine} && {among(stuck)} && {SPOOLS} && time() - {_SINCE} > {RELEASED_S}"
-        )
+        rested = f"time() - {_SINCE} > {RELEASE_TIMEOUT_S}"
+        constraint = f"{self._own_jobs} && {match_clusters(stuck)} && {IS_SPOOLING} && {rested}"
         try:
-            self._commands.run("condor_rm", ["-reason", HALF, "-constraint", constraint])
+            self._commands.run("condor_rm", ["-reason", INCOMPLETE, "-constraint", constraint])
         except (CommandFailed, BackendUnavailable) as error:
             logger.warning("%d jobs without their files stay in the queue: %s", len(stuck), error)
 
-    def _follow(self, running: Mapping[str, str]) -> None:
-        """The output of those that run, as far as it goes."""
+    def _fetch_running(self, running: Mapping[str, str]) -> None:
+        """Fetch the output so far of some of the running jobs."""
         if not running:
             return
         natives = list(running)
         start = self._turn % len(natives)
-        some = [*natives[start:], *natives[:start]][:AT_ONCE]
+        some = [*natives[start:], *natives[:start]][:FETCH_BATCH]
         self._turn = start + len(some)
-        self._brings({native: running[native] for native in some})
+        self._transfer({native: running[native] for native in some})
 
-    def _brings(self, jobs: Mapping[str, str], ended: bool = False) -> bool:
-        """A directory that was removed by hand is not made again."""
-        here = {native: place for native, place in jobs.items() if _is_there(place)}
+    def _transfer(self, jobs: Mapping[str, str], ended: bool = False) -> bool:
+        """Fetch into the directories that exist; return whether that succeeded."""
+        here = {native: directory for native, directory in jobs.items() if _exists(directory)}
         if not here:
             return True
-        constraint = f"{self._mine} && {among(here)}"
+        constraint = f"{self._own_jobs} && {match_clusters(here)}"
         try:
             if ended:  # or what was streamed would not count as output
                 self._commands.run("condor_qedit", ["-constraint", constraint, *_ALL_FILES])
@@ -111,20 +112,20 @@ class OutputFetcher:
             logger.warning("what %d jobs have left is not fetched: %s", len(here), error)
             return False
         finally:
-            for place in here.values():
-                if not _is_there(place):  # it was, before condor_transfer_data wrote into it
-                    shutil.rmtree(place, ignore_errors=True)
+            for directory in here.values():
+                if not _exists(directory):  # it was, before condor_transfer_data wrote into it
+                    shutil.rmtree(directory, ignore_errors=True)
         return True
 
 
-def _is_there(place: str) -> bool:
-    return os.path.exists(f"{place}/request.json")
+def _exists(directory: str) -> bool:
+    return os.path.exists(f"{directory}/request.json")
 
 
-def is_half(ad: Ad) -> bool:
-    """Whether a job's files have not all arrived."""
+def is_incomplete(ad: Ad) -> bool:
+    """Return whether some of a job's files have not arrived."""
     if ad.status == REMOVED:
-        return ad.text("RemoveReason").startswith((HALF, STAGING))
+        return ad.text("RemoveReason").startswith((INCOMPLETE, STAGING_FAILED))
     return ad.status == HELD and ad.number("HoldReasonCode") == SPOOLING
 
 

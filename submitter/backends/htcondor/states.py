@@ -1,8 +1,8 @@
 """All states of an HTCondor job, and all reasons for which one is held, by their numbers.
 
-What follows from a hold is one of three: a trouble that may pass, so that HTCondor is asked to
-release the job again (by the job's own ``periodic_release``, so that it happens without us, too);
-the job's end; or somebody's wish, which is waited for.
+A hold has one of three consequences: after a temporary error HTCondor releases the job again (by
+the job's own ``periodic_release``, so that it happens without us, too); after a permanent one the
+job has ended; or a user holds the job, and it waits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WAITS = "waits"
 
 
 class HTCondorState(NamedTuple):
-    """What a state of HTCondor's (JobStatus) means here."""
+    """The meaning of an HTCondor state (JobStatus)."""
 
     name: str
     phase: str
@@ -46,12 +46,12 @@ STATES: Mapping[int, HTCondorState] = {
 
 
 class Hold(NamedTuple):
-    """What follows from a reason (HoldReasonCode) for which HTCondor holds a job."""
+    """The consequence of a reason (HoldReasonCode) for which HTCondor holds a job."""
 
     action: str
     meaning: str
     reason: str = "Held"
-    """Of a job that is over for it: what ended it, in one word."""
+    """Why the job has ended, if it has: one word."""
     exit_code: int = 1
 
 
@@ -102,11 +102,11 @@ HOLDS: Mapping[int, Hold] = {
     48: Hold(RELEASED, "a hook of the access point failed"),
 }
 UNKNOWN_HOLD = Hold(WAITS, "HTCondor holds it for a reason that is not known here")
-PASSING = tuple(code for code, hold in HOLDS.items() if hold.action == RELEASED)
+TEMPORARY = tuple(code for code, hold in HOLDS.items() if hold.action == RELEASED)
 
-# Under which names HTCondor 25 counts (NumVacatesByReason) that a machine would not begin with a
-# job that it had been given. Nothing of such a job has run: what runs it there is told by the
-# shadow what that is, and gets its files from it, and the shadow has ended with these words.
+# The names under which HTCondor 25 counts (NumVacatesByReason) that a machine refused to start a
+# job that was matched to it. Nothing of such a job has run: the starter gets the job and its files
+# from the shadow, and the shadow has ended with this reason.
 REFUSALS = (
     "FailedToActivateClaim",
     "ActivationRefusedBadRequest",

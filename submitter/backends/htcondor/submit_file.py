@@ -1,8 +1,8 @@
-"""The language of submit descriptions: how what others have written goes into one.
+"""The syntax of submit descriptions: quoting and checks of values that others have written.
 
 A description is one command per line. condor_submit replaces ``$(...)`` in every value, HTCondor
 itself replaces ``$$(...)`` in every attribute of a job when that is matched, and holds a job in
-which it cannot. So a dollar is written as a macro, and two of them in a row are refused.
+which it cannot. So a dollar is written as a macro, and two in a row are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from submitter.common.errors import Forbidden
 
 LONGEST = 10_000  # of a value
-# Commands that make the job what it is: neither a site nor a pod can change them.
+# Commands that neither a site nor a pod can change, and why.
 NEVER: Mapping[str, str] = {
     "arguments": "the pod's script is what runs",
     "executable": "the pod's script is what runs",
@@ -38,20 +38,20 @@ _PART = re.compile(
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 
-def lines(commands: Mapping[str, str]) -> str:
-    """A whole description of one job; ``Forbidden`` for a value that no line can hold."""
-    written = [f"{name} = {_checked(value, name)}" for name, value in commands.items()]
+def format_commands(commands: Mapping[str, str]) -> str:
+    """Return the description of one job; raise ``Forbidden`` for a value that no line can hold."""
+    written = [f"{name} = {_check(value, name)}" for name, value in commands.items()]
     return "\n".join([*written, "queue", ""])
 
 
-def _checked(value: str, name: str) -> str:
-    mistake = _mistake(value)
-    if mistake:
-        raise Forbidden(f"{name}: {mistake}")
+def _check(value: str, name: str) -> str:
+    error = _find_error(value)
+    if error:
+        raise Forbidden(f"{name}: {error}")
     return value
 
 
-def _mistake(value: str) -> str:
+def _find_error(value: str) -> str:
     if not value.isprintable():
         return "holds a character that cannot be printed"
     if value.rstrip().endswith("\\"):
@@ -61,37 +61,37 @@ def _mistake(value: str) -> str:
     return ""
 
 
-def plain(text: str) -> str:
-    """Text of which nothing is replaced; ``Forbidden`` where HTCondor would do so all the same."""
+def escape_macros(text: str) -> str:
+    """Escape the macros in a text; raise ``Forbidden`` for one that cannot be escaped."""
     if "$$" in text:
         raise Forbidden("two dollars in a row mean something to HTCondor, and cannot be had")
     return text.replace("$", "$(DOLLAR)")
 
 
-def string(text: str) -> str:
-    """Text as a value of an attribute. A backslash means nothing there but before a quote."""
+def quote_string(text: str) -> str:
+    """Quote a text as the value of an attribute, where a backslash escapes only a quote."""
     if not text.isprintable():
         raise Forbidden("holds a character that cannot be printed")
     if '\\"' in text or text.endswith("\\"):
         raise Forbidden("a backslash before a quote, or at the end, cannot be had")
     escaped = text.replace('"', '\\"')
-    return f'"{plain(escaped)}"'
+    return f'"{escape_macros(escaped)}"'
 
 
-def arguments(words: Iterable[str]) -> str:
-    """Words as the job's program gets them: macros in them have been taken care of before."""
+def format_arguments(words: Iterable[str]) -> str:
+    """Quote arguments for the job's program; their macros have to be escaped before."""
     quoted = ["'" + word.replace("'", "''").replace('"', '""') + "'" for word in words]
     return '"' + " ".join(quoted) + '"'
 
 
-def expression_mistake(text: str) -> str:
-    """What is wrong with an expression that is to stand in parentheses; empty if nothing is.
+def find_expression_error(text: str) -> str:
+    """Return what is wrong with an expression to be put in parentheses; empty if nothing is.
 
-    It could leave the parentheses, begin a comment, or have macros replaced in it.
+    It could leave the parentheses, begin a comment, or contain macros.
     """
-    mistake = _mistake(text)
-    if mistake or not text.strip():
-        return mistake or "is empty"
+    error = _find_error(text)
+    if error or not text.strip():
+        return error or "is empty"
     opened: list[str] = []
     for part in _PART.finditer(text):
         if part["bad"]:
@@ -105,9 +105,9 @@ def expression_mistake(text: str) -> str:
     return f"{opened[-1]} is not closed" if opened else ""
 
 
-def expression(text: str, where: str) -> str:
-    """An expression that can be put together with others; ``Forbidden`` if it cannot."""
-    mistake = expression_mistake(text)
-    if mistake:
-        raise Forbidden(f"{where}: {mistake}")
+def parenthesize(text: str, field: str) -> str:
+    """Return an expression to combine with others; raise ``Forbidden`` if it is not safe."""
+    error = find_expression_error(text)
+    if error:
+        raise Forbidden(f"{field}: {error}")
     return f"({text.strip()})"

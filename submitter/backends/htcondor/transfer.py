@@ -1,10 +1,10 @@
-"""Jobs whose directory the nodes do not see: it is sent along, and what it becomes is sent back.
+"""Jobs whose directory the nodes do not see: it is sent along, and changes to it are sent back.
 
-A job's directory goes as one file, which keeps names and modes. Back comes one stream, the output
-of the job (written by ``templates/script/bash/htcondor.sh.j2``): frames with what is new in the
+A job's directory goes as one archive, which keeps names and modes. Back comes one stream, the
+output of the job (written by ``templates/script/bash/htcondor.sh.j2``): frames of new bytes of the
 job's records and logs. They are put where a job that shares the directory would have written them,
-so that nobody else sees a difference. A frame says where its bytes belong: to read one twice does
-no harm.
+so that the rest of the submitter sees no difference. A frame has the offset of its bytes: reading
+one twice does no harm.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from templates.script.jinja import render
 logger = logging.getLogger(__name__)
 
 INPUT, STUB, STREAM, ERRORS = "input.tar", "stub.sh", "stream", "errors"
-PAUSE_S = 1  # between two looks of the job's at what is new
+PAUSE_S = 1  # between two checks of the job for new bytes
 LONGEST_FRAME = 1024**2
 LONGEST_HEADER = 400
-# What the submitter has for itself in a job's directory.
-_OURS = {INPUT, STUB, STREAM, ERRORS, "output", "lost", "request.json", "submitting", "native"}
-_OURS |= {"final", "lock"}
+# Files in a job's directory that belong to the submitter.
+_NOT_SENT = {
+    *(INPUT, STUB, STREAM, ERRORS),
+    *("output", "lost", "request.json", "submitting", "native", "final", "lock"),
+}
 _HEADER = re.compile(
     rb"interlink-stream1 (started|output|records|logs/[a-z0-9-]+\.[0-9]{1,9}\.log(?:\.idx)?)"
     rb" ([0-9]{1,15}) ([0-9]{1,7})\n"
@@ -37,61 +39,61 @@ _HEADER = re.compile(
 
 
 class Frame(NamedTuple):
-    """Some bytes of a file of a job's."""
+    """Some bytes of a job's file."""
 
     file: str
     offset: int
     data: bytes
 
 
-# --- going there ----------------------------------------------------------------------------------
+# --- input ----------------------------------------------------------------------------------------
 
 
-def prepare(name: str, directory: str, bash: str) -> None:
-    """Write what goes along with a job; raises ``OSError``."""
+def write_input(name: str, directory: str, bash: str) -> None:
+    """Write the files that are transferred with a job; raise ``OSError`` if that fails."""
     text = render("htcondor.sh.j2", name=name, bash=bash, pause_s=PAUSE_S)
-    with _private(f"{directory}/{STUB}", 0o700) as file:
+    with _open_private(f"{directory}/{STUB}", 0o700) as file:
         file.write(text.encode())
-    entries = sorted(set(os.listdir(directory)) - _OURS)
+    entries = sorted(set(os.listdir(directory)) - _NOT_SENT)
     with (
-        _private(f"{directory}/{INPUT}", 0o600) as file,
+        _open_private(f"{directory}/{INPUT}", 0o600) as file,
         tarfile.open(fileobj=file, mode="w") as archive,
     ):
         for entry in entries:
-            archive.add(f"{directory}/{entry}", entry, filter=_of_nobody)
+            archive.add(f"{directory}/{entry}", entry, filter=_strip_owner)
 
 
-def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whoever unpacks it owns it."""
+def _strip_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Remove the owner: the files belong to the user who unpacks them."""
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry
 
 
-def _private(path: str, mode: int) -> BinaryIO:
+def _open_private(path: str, mode: int) -> BinaryIO:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
     return os.fdopen(os.open(path, flags, mode), "wb")
 
 
-def forget(directory: str) -> None:
-    """Remove what only the journey needed; secrets are in it."""
+def remove_input(directory: str) -> None:
+    """Remove the files of the transfer; they contain secrets."""
     for name in (INPUT, STUB, STREAM):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             os.unlink(f"{directory}/{name}")
 
 
-# --- coming back ----------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
-def next_frame(file: BinaryIO) -> Optional[Frame]:
-    """The next whole frame; None when there is none yet. What is no frame is passed over."""
+def read_frame(file: BinaryIO) -> Optional[Frame]:
+    """Return the next complete frame, None if there is none yet; skip what is no frame."""
     while True:
         start = file.tell()
         line = file.readline(LONGEST_HEADER)
         found = _HEADER.fullmatch(line)
         if found is None:
             if not line.endswith(b"\n") and len(line) < LONGEST_HEADER:
-                file.seek(start)  # not all of it is here yet
+                file.seek(start)  # not all of it has arrived yet
                 return None
             continue
         length = int(found[3])
@@ -104,17 +106,17 @@ def next_frame(file: BinaryIO) -> Optional[Frame]:
         file.seek(start + len(line))
 
 
-class Arrivals:
-    """What has come back from a pool's jobs, as one process has seen it so far."""
+class StreamUnpacker:
+    """Unpacks the streams of a pool's jobs, and remembers how far this process has read them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
-        self._me = uuid.uuid4().hex[:8]  # other submitters of the pool write the same files
-        self._read: dict[str, int] = {}  # how much of a job's stream
-        self._spooled: dict[str, int] = {}  # how much of a job's records
+        self._suffix = uuid.uuid4().hex[:8]  # other submitters of the pool write the same files
+        self._read: dict[str, int] = {}  # bytes of a job's stream
+        self._spooled: dict[str, int] = {}  # bytes of a job's records
 
     def unpack(self, name: str) -> None:
-        """Put what is new where it belongs; one job's trouble is not the others'."""
+        """Write new frames to the job's files; log errors, so that other jobs go on."""
         try:
             self._unpack(name)
         except OSError as error:
@@ -131,17 +133,17 @@ class Arrivals:
             return
         with open(f"{directory}/{STREAM}", "rb") as file:
             file.seek(before if size > before else 0)
-            while (frame := next_frame(file)) is not None:
-                self._place(directory, frame)
+            while (frame := read_frame(file)) is not None:
+                self._write_frame(directory, frame)
             self._read[name] = file.tell()
         self._spool(name, directory)
 
     def forget(self, name: str) -> None:
-        """Of a job that is over."""
+        """Forget a job that is over."""
         self._read.pop(name, None)
         self._spooled.pop(name, None)
 
-    def _place(self, directory: str, frame: Frame) -> None:
+    def _write_frame(self, directory: str, frame: Frame) -> None:
         path = f"{directory}/{frame.file}"
         folder = os.path.dirname(path)
         if folder != directory:
@@ -156,7 +158,7 @@ class Arrivals:
             os.close(descriptor)
 
     def _spool(self, name: str, directory: str) -> None:
-        """Drop whole records that are new as the job's script would have done."""
+        """Write new complete records into the spool, as the job's script would have done."""
         start = self._spooled.get(name, 0)
         try:
             with open(f"{directory}/records", "rb") as file:
@@ -170,7 +172,7 @@ class Arrivals:
             if record is None or record.job != name:
                 continue
             target = f"{self._journal.spool}/{name}.{record.run}.{record.stream}.{record.number}"
-            with open(f"{target}.{self._me}.tmp", "wb") as out:
+            with open(f"{target}.{self._suffix}.tmp", "wb") as out:
                 out.write(line + b"\n")
-            os.rename(f"{target}.{self._me}.tmp", target)
+            os.rename(f"{target}.{self._suffix}.tmp", target)
         self._spooled[name] = start + len(whole)

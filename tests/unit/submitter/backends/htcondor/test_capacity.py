@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from submitter.backends.htcondor.capacity import capacity
+from submitter.backends.htcondor.capacity import read_capacity
 from submitter.backends.htcondor.commands import HTCondorCommands
 from submitter.backends.htcondor.options import load
 from submitter.backends.htcondor.parsing import Ad
@@ -36,7 +36,7 @@ def offered(folder: Path, slots: list[dict[str, Any]], **options: Any) -> dict[s
     program.chmod(0o755)
     raw = {"programs": {"condor_status": str(program)}, **options}
     site = load(raw, "p")
-    return capacity(
+    return read_capacity(
         HTCondorCommands(site, "/nowhere"), site, OURS if site.capacity == "free" else []
     )
 

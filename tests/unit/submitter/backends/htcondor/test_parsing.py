@@ -9,10 +9,10 @@ import pytest
 
 from submitter.backends.base import Observation
 from submitter.backends.htcondor import parsing
-from submitter.backends.htcondor.errors import SUBMIT_ERRORS, submit_error
-from submitter.backends.htcondor.observations import Terms, ended, observe
+from submitter.backends.htcondor.errors import SUBMIT_ERRORS, classify_submit_failure
+from submitter.backends.htcondor.observations import PoolRules, observe, observe_ended
 from submitter.backends.htcondor.parsing import Ad
-from submitter.backends.htcondor.states import FAILED, HELD, HOLDS, PASSING, RELEASED, STATES
+from submitter.backends.htcondor.states import FAILED, HELD, HOLDS, RELEASED, STATES, TEMPORARY
 from submitter.common.errors import (
     BackendUnavailable,
     CommandFailed,
@@ -28,7 +28,7 @@ def ad(status: int, **values: Any) -> Ad:
 
 
 def seen(status: int, rerun: bool = False, shared: bool = True, **values: Any) -> Observation:
-    found = observe(ad(status, **values), Terms(rerun, 3, shared))
+    found = observe(ad(status, **values), PoolRules(rerun, 3, shared))
     assert found is not None
     return found
 
@@ -37,26 +37,26 @@ def seen(status: int, rerun: bool = False, shared: bool = True, **values: Any) -
 
 
 def test_the_number_of_a_job() -> None:
-    assert parsing.native_of("12.0 - 12.0\n") == "12.0"
-    assert parsing.native_of("WARNING: x\n12.0 - 12.0\n") == "12.0"
-    assert parsing.native_of("") is None
-    assert parsing.native_of("1 job(s) submitted") is None
+    assert parsing.parse_native("12.0 - 12.0\n") == "12.0"
+    assert parsing.parse_native("WARNING: x\n12.0 - 12.0\n") == "12.0"
+    assert parsing.parse_native("") is None
+    assert parsing.parse_native("1 job(s) submitted") is None
 
 
 def test_ads() -> None:
     good = {"ClusterId": 3, "ProcId": 0, "JobStatus": 2, "InterlinkJob": "a", "ExitCode": 4.0}
     foreign = [{**good, "InterlinkJob": 5}, {**good, "ClusterId": "3"}, {**good, "ProcId": None}]
-    (one,) = parsing.ads(json.dumps([good, *foreign]))
+    (one,) = parsing.parse_ads(json.dumps([good, *foreign]))
     assert (one.native, one.name, one.status, one.number("ExitCode")) == ("3.0", "a", 2, 4)
     assert (one.number("HoldReason"), one.text("ExitCode")) == (0, "")
-    assert parsing.ads("") == parsing.ads("[\n]\n") == []
+    assert parsing.parse_ads("") == parsing.parse_ads("[\n]\n") == []
     for broken in ("[{", "{}", "[1]"):
         with pytest.raises(BackendUnavailable):
-            parsing.ads(broken)
+            parsing.parse_ads(broken)
 
 
 def test_expressions_for_jobs() -> None:
-    assert parsing.among(["10.0", "9.0", "10.0", "x", "1.0) || (true"]) == (
+    assert parsing.match_clusters(["10.0", "9.0", "10.0", "x", "1.0) || (true"]) == (
         "member(ClusterId, {9, 10})"
     )
 
@@ -74,7 +74,7 @@ Step   Matched  Condition
       2 slots are rejected by your job's requirements
       0 slots reject your job because of their own requirements
 """
-    assert parsing.unmet(told) == ["TARGET.Memory >= RequestMemory"]
+    assert parsing.parse_unmet(told) == ["TARGET.Memory >= RequestMemory"]
 
 
 # --- what it means --------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ def test_every_state_is_known() -> None:
     assert phases == {
         1: QUEUED, 2: STARTED, 3: STARTED, 4: ENDED, 5: ENDED, 6: STARTED, 7: STARTED,
     }  # fmt: skip
-    assert observe(ad(99), Terms()) is None
+    assert observe(ad(99), PoolRules()) is None
 
 
 def test_an_idle_job_says_why() -> None:
@@ -105,20 +105,21 @@ def test_an_evicted_job() -> None:
 
 
 def test_ends() -> None:
-    done = ended(ad(4, ExitCode=7, ExitBySignal=False, CompletionDate=9))
+    done = observe_ended(ad(4, ExitCode=7, ExitBySignal=False, CompletionDate=9))
     assert (done.exit_code, done.at_ms, done.lost) == (7, 9000, False)
-    assert ended(ad(4, ExitBySignal=True, ExitSignal=9)).exit_code == 137
-    removed = ended(ad(3, RemoveReason="via condor_rm (by user bob)", EnteredCurrentStatus=4))
+    assert observe_ended(ad(4, ExitBySignal=True, ExitSignal=9)).exit_code == 137
+    reason = "via condor_rm (by user bob)"
+    removed = observe_ended(ad(3, RemoveReason=reason, EnteredCurrentStatus=4))
     assert (removed.reason, removed.exit_code, removed.at_ms) == ("Removed", 143, 4000)
     assert "by user bob" in removed.message
-    assert ended(ad(1)).lost
+    assert observe_ended(ad(1)).lost
 
 
 def test_a_finished_job_that_was_taken_out_of_the_queue_has_finished() -> None:
-    both = ended(ad(3, ExitCode=7, CompletionDate=9, RemoveReason="the pod's job is over"))
+    both = observe_ended(ad(3, ExitCode=7, CompletionDate=9, RemoveReason="the pod's job is over"))
     assert (both.reason, both.exit_code) == ("", 7)
     # One that was removed while it ran has no date of completion.
-    assert ended(ad(3, ExitCode=7, CompletionDate=0)).reason == "Removed"
+    assert observe_ended(ad(3, ExitCode=7, CompletionDate=0)).reason == "Removed"
 
 
 @pytest.mark.parametrize("code", sorted(HOLDS))
@@ -134,7 +135,7 @@ def test_holds(code: int) -> None:
 
 
 def test_what_passes_is_not_waited_for_for_ever() -> None:
-    values = {"HoldReasonCode": PASSING[0]}
+    values = {"HoldReasonCode": TEMPORARY[0]}
     assert seen(HELD, **values, NumHolds=3).phase == QUEUED
     assert seen(HELD, **values, NumHolds=4).phase == ENDED
     # A job that has started fits nowhere any more, unless it may start again.
@@ -195,13 +196,13 @@ def failed(words: str, output: str = "") -> CommandFailed:
 
 @pytest.mark.parametrize(("words", "kind"), SUBMIT_ERRORS)
 def test_each_complaint(words: str, kind: type[Exception]) -> None:
-    assert type(submit_error(failed(words))) is kind
+    assert type(classify_submit_failure(failed(words))) is kind
 
 
 def test_complaints_at_large() -> None:
     # The first one as it was printed.
     told = "Parse error in expression: Requirements = ((x) && (TARGET.Arch"
-    assert isinstance(submit_error(failed(told)), SubmitRefused)
+    assert isinstance(classify_submit_failure(failed(told)), SubmitRefused)
     both = "Failed to commit job submission into the queue. ERROR: MAX_JOBS_SUBMITTED"
-    assert isinstance(submit_error(failed(both)), NoRoom)
-    assert isinstance(submit_error(failed("something new")), SubmitUnclear)
+    assert isinstance(classify_submit_failure(failed(both)), NoRoom)
+    assert isinstance(classify_submit_failure(failed("something new")), SubmitUnclear)

@@ -140,7 +140,7 @@ def test_last_words_are_not_waited_for_for_ever(
     element.says("condor_q", ad(COMPLETED, ExitCode=3, CompletionDate=5))
     (element.folder / "fails-condor_qedit").touch()
     assert element.sight().phase == QUEUED
-    monkeypatch.setattr(spooling, "PATIENCE_S", 0)
+    monkeypatch.setattr(spooling, "FETCH_TIMEOUT_S", 0)
     assert element.sight().phase == ENDED
 
 
@@ -174,7 +174,7 @@ def test_one_that_never_began_has_left_nothing(element: Element) -> None:
 
 
 def test_many_that_run_take_turns(element: Element, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spooling, "AT_ONCE", 2)
+    monkeypatch.setattr(spooling, "FETCH_BATCH", 2)
     element.says("condor_q", *(ad(RUNNING, number, RemoteHost="n") for number in (1, 2, 3)))
     refs = [element.ref(number) for number in (1, 2, 3)]
     turns = []
@@ -233,7 +233,7 @@ def test_a_job_that_waits_for_its_files_for_ever_is_lost(element: Element) -> No
     assert "-reason interlink: not all of its files have arrived" in removed
     assert "member(ClusterId, {1}) && JobStatus == 5 && HoldReasonCode == 16 && time() -" in removed
     element.says("condor_q")
-    element.says("condor_history", ad(REMOVED, RemoveReason=spooling.HALF))
+    element.says("condor_history", ad(REMOVED, RemoveReason=spooling.INCOMPLETE))
     seen = element.sight()
     assert (seen.phase, seen.lost) == (ENDED, True)
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from submitter.backends.htcondor import submit_file as description
+from submitter.backends.htcondor import submit_file
 from submitter.backends.htcondor.options import load
-from submitter.backends.htcondor.request import ANNOTATIONS, commands, text
+from submitter.backends.htcondor.request import ANNOTATIONS, build_commands, build_description
 from submitter.common.errors import Forbidden
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
@@ -27,15 +27,14 @@ def pool_of(rerun: bool = False, **options: Any) -> Pool:
 
 def asked(job: Job, rerun: bool = False, **options: Any) -> dict[str, str]:
     pool = pool_of(rerun, **options)
-    return commands(job, pool, load(pool.options, "site"))
+    return build_commands(job, pool, load(pool.options, "site"))
 
 
 def written(job: Job, **options: Any) -> dict[str, str]:
     """The description's lines by their names; the last one is what queues the job."""
     pool = pool_of(**options)
-    *lines, last = text(job, f"/shared/pool/jobs/{job.name}", pool, load(options, "site")).split(
-        "\n"
-    )[:-1]
+    text = build_description(job, f"/shared/pool/jobs/{job.name}", pool, load(options, "site"))
+    *lines, last = text.split("\n")[:-1]
     assert last == "queue"
     found = dict(line.split(" = ", 1) for line in lines)
     assert len(found) == len(lines), "a command stands there twice"
@@ -80,7 +79,7 @@ def test_what_a_job_is_cannot_be_changed() -> None:
     assert found["requirements"] == "(Memory > 1) && NumJobStarts == 0"
     assert found["initialdir"] == f"/shared/pool/jobs/{job.name}"
     assert "Secret" not in str(found)
-    for name in description.NEVER:
+    for name in submit_file.NEVER:
         with pytest.raises(ConfigError, match=f"commands.{name}: cannot be changed"):
             load({"commands": {name: "x"}}, "site")
 
@@ -90,7 +89,7 @@ def test_jobs_that_may_start_again() -> None:
     assert asked(job_of())["requirements"] == "NumJobStarts == 0"
     apart = asked(job_of(), shared=False)["requirements"]
     assert apart.startswith("NumJobStarts == 0 && (NumShadowStarts ?: 0) == (NumVacatesByReason.")
-    assert description.expression_mistake(apart) == ""
+    assert submit_file.find_expression_error(apart) == ""
 
 
 def test_annotations() -> None:
@@ -159,10 +158,10 @@ def test_what_stands_in_quotes_is_left_alone() -> None:
 
 
 def test_texts_of_attributes() -> None:
-    assert description.string('a "b" $c \\d') == '"a \\"b\\" $(DOLLAR)c \\d"'
+    assert submit_file.quote_string('a "b" $c \\d') == '"a \\"b\\" $(DOLLAR)c \\d"'
     for hostile in ("$$(X)", "a\nb", 'a\\"b', "a\\"):
         with pytest.raises(Forbidden):
-            description.string(hostile)
+            submit_file.quote_string(hostile)
 
 
 def test_the_stub_is_one_line_of_words(tmp_path: Path) -> None:
@@ -171,7 +170,7 @@ def test_the_stub_is_one_line_of_words(tmp_path: Path) -> None:
     directory = f"{pool.directory}/jobs/{job.name}"
     (line,) = [
         one
-        for one in text(job, directory, pool, load({}, "site")).splitlines()
+        for one in build_description(job, directory, pool, load({}, "site")).splitlines()
         if one.startswith("arguments = ")
     ]
     assert line.endswith("""' 'interlink' '$(ClusterId).$(ProcId)'\"""")

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from submitter.backends.htcondor import transfer
-from submitter.backends.htcondor.transfer import Arrivals, next_frame
+from submitter.backends.htcondor.transfer import StreamUnpacker, read_frame
 from submitter.store.journal import Journal
 from templates.job.model import File
 from templates.job.records import fold, parse_lines
@@ -34,7 +34,7 @@ class There:
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
         self.directory = Path(journal.of(name))
-        transfer.prepare(name, str(self.directory), "/bin/bash")
+        transfer.write_input(name, str(self.directory), "/bin/bash")
         for file in (transfer.STUB, transfer.INPUT):
             shutil.copy2(self.directory / file, self.scratch)
 
@@ -55,7 +55,7 @@ def test_a_job_without_its_directory(tmp_path: Path) -> None:
     placed(journal, job)
     there = There(tmp_path, journal, job.name)
     process = there.start()
-    arrivals = Arrivals(journal)
+    arrivals = StreamUnpacker(journal)
     log = there.directory / "logs" / "main.0.log"
 
     def has_begun() -> bool:
@@ -92,9 +92,9 @@ def test_secrets_travel_with_their_modes_and_are_forgotten(tmp_path: Path) -> No
     assert modes["secret"] == 0o700
     assert modes["secret/key"] == 0o600
     assert not {"request.json", "submitting", transfer.INPUT, transfer.STUB} & set(modes)
-    transfer.forget(str(there.directory))
+    transfer.remove_input(str(there.directory))
     assert not packed.exists()
-    transfer.forget(str(there.directory))
+    transfer.remove_input(str(there.directory))
 
 
 def test_a_stop_is_passed_on(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_a_stop_is_passed_on(tmp_path: Path) -> None:
     placed(journal, job)
     there = There(tmp_path, journal, job.name)
     process = there.start()
-    arrivals = Arrivals(journal)
+    arrivals = StreamUnpacker(journal)
     log = there.directory / "logs" / "main.0.log"
 
     def is_up() -> bool:
@@ -130,12 +130,12 @@ def test_frames_come_in_pieces() -> None:
     whole = frame("records", 0, b"x\ny") + frame("logs/a.0.log", 5, b"")
     for cut in range(len(frame("records", 0, b"x\ny"))):
         file = io.BytesIO(whole[:cut])
-        assert next_frame(file) is None
+        assert read_frame(file) is None
         assert file.tell() == 0
     file = io.BytesIO(whole)
-    assert next_frame(file) == ("records", 0, b"x\ny")
-    assert next_frame(file) == ("logs/a.0.log", 5, b"")
-    assert next_frame(file) is None
+    assert read_frame(file) == ("records", 0, b"x\ny")
+    assert read_frame(file) == ("logs/a.0.log", 5, b"")
+    assert read_frame(file) is None
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_frames_come_in_pieces() -> None:
 )
 def test_what_is_no_frame_is_passed_over(hostile: bytes) -> None:
     file = io.BytesIO(hostile + frame("records", 0, b"good"))
-    assert next_frame(file) == ("records", 0, b"good")
+    assert read_frame(file) == ("records", 0, b"good")
 
 
 def test_the_same_frames_twice_and_links(tmp_path: Path) -> None:
@@ -164,13 +164,13 @@ def test_the_same_frames_twice_and_links(tmp_path: Path) -> None:
     stream = directory / transfer.STREAM
     stream.write_bytes(frame("logs/main.0.log", 0, b"one") + frame("logs/main.0.log", 3, b"two"))
     for _ in range(2):
-        Arrivals(journal).unpack(job.name)
+        StreamUnpacker(journal).unpack(job.name)
         assert (directory / "logs" / "main.0.log").read_bytes() == b"onetwo"
     (directory / "records").symlink_to(tmp_path / "elsewhere")
     stream.write_bytes(stream.read_bytes() + frame("records", 0, b"x\n"))
-    Arrivals(journal).unpack(job.name)
+    StreamUnpacker(journal).unpack(job.name)
     assert not (tmp_path / "elsewhere").exists()
-    Arrivals(journal).unpack("no-such-job")
+    StreamUnpacker(journal).unpack("no-such-job")
 
 
 def test_records_of_another_job_are_not_spooled(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_records_of_another_job_are_not_spooled(tmp_path: Path) -> None:
     placed(journal, job)
     line = b"interlink1 job=another-one run=1 stream=job n=1 at=1 state=started node=x ;\n"
     (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
-    Arrivals(journal).unpack(job.name)
+    StreamUnpacker(journal).unpack(job.name)
     assert os.listdir(journal.spool) == []
 
 
@@ -192,7 +192,7 @@ def test_another_submitter_drops_the_same_record(
     placed(journal, job)
     line = f"interlink1 job={job.name} run=1 stream=job n=1 at=1 state=started node=x ;\n".encode()
     (Path(journal.of(job.name)) / transfer.STREAM).write_bytes(frame("records", 0, line))
-    one, other = Arrivals(journal), Arrivals(journal)
+    one, other = StreamUnpacker(journal), StreamUnpacker(journal)
     seen = []
 
     def rename(source: str, target: str) -> None:
