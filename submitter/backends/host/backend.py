@@ -1,13 +1,13 @@
-"""Runs jobs on this very machine, as many at a time as fit, in the order in which they came.
+"""The host backend: jobs run on this very machine, as many as fit, in the order they came.
 
-The truth is in files, so that jobs outlive the submitter and several submitters may share the
-machine. ``running/<job>`` in the pool's directory says what a job takes, from before its start
-until nothing is left of it. It is locked by an open file which the job's first process inherits,
-and gives up once ``begun`` in the job's directory says which process the job is. So a lock that is
-free beside a missing ``begun`` means, for certain, that the job was never started.
+The state is in files, so that jobs outlive the submitter and several submitters may share the
+machine. ``running/<job>`` in the pool's directory has the allocation of a job, from before its
+start until nothing is left of it. It is locked by an open file which the job's first process
+inherits, and closes once it has written its identity into ``begun`` in the job's directory. So a
+free lock and a missing ``begun`` mean, for certain, that the job was never started.
 
-Several machines may share a pool's directory: each looks after the jobs that it has started, and
-believes what the others write down of theirs.
+Several machines may share a pool's directory: each manages the jobs that it has started, and relies
+on the files that the others write about theirs.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Optional
 
 from submitter.backends.base import Backend, JobRef, Observation
-from submitter.backends.host import accounting as room
+from submitter.backends.host import accounting
 from submitter.backends.host import options as host_options
-from submitter.backends.host.accounting import Taken
+from submitter.backends.host.accounting import Allocation
 from submitter.backends.host.machines import Machines
 from submitter.backends.host.processes import (
+    JobProcesses,
     ProcessIdentity,
-    Suspect,
-    boot_id,
-    cgroup_base,
+    find_cgroup_base,
     is_alive,
     kill_all,
     make_cgroup,
     parse_identity,
+    read_boot_id,
+    read_stat,
     remove_cgroup,
-    send,
-    stat_of,
+    send_signal,
 )
 from submitter.common import command
 from submitter.common.errors import (
@@ -86,15 +86,15 @@ class HostBackend(Backend):
 
     def __init__(self, pool: Pool, ask: AskNats = not_connected) -> None:
         super().__init__(pool, ask)
-        self._boot = boot_id()
-        self._cgroups = cgroup_base()
+        self._boot = read_boot_id()
+        self._cgroups = find_cgroup_base()
         self._running = f"{pool.directory}/running"
         self._stub = f"{pool.directory}/host-stub.sh"
         self._options = host_options.load(pool)
-        offer = host_options.offer(self._options, pool.resources)
-        self._limits = room.amounts(offer)
+        offer = host_options.read_offer(self._options, pool.resources)
+        self._limits = accounting.parse_amounts(offer)
         self._machines = Machines(pool.directory, offer, pool.timing.resources_s)
-        self._taken: dict[str, Taken] = {}
+        self._allocations: dict[str, Allocation] = {}
         self._children: list[command.Child] = []
         self._lingering: dict[str, float] = {}
 
@@ -103,20 +103,20 @@ class HostBackend(Backend):
         return False
 
     def capacity(self) -> dict[str, str]:
-        return self._machines.offered()
+        return self._machines.read_offer()
 
     def check(self, job: Job) -> None:
-        asked = room.wanted(job)
-        if all(wanted <= self._limits.get(name, 0) for name, wanted in asked.items()):
+        requested = accounting.requested_amounts(job)
+        if all(amount <= self._limits.get(name, 0) for name, amount in requested.items()):
             return
-        for name, wanted in asked.items():
-            limit = self._machines.most(name)
-            if wanted > limit:
+        for name, amount in requested.items():
+            limit = self._machines.max_offered(name)
+            if amount > limit:
                 which = "this" if limit == self._limits.get(name, 0) else "the largest"
-                offered = f"{which} machine offers {room.say(name, limit)}"
-                raise Forbidden(f"asks for {room.say(name, wanted)}, and {offered}")
+                offered = f"{which} machine offers {accounting.describe(name, limit)}"
+                raise Forbidden(f"asks for {accounting.describe(name, amount)}, and {offered}")
 
-    # --- starting -----------------------------------------------------------------------------
+    # --- submitting ---------------------------------------------------------------------------
 
     def submit(self, job: Job, directory: str) -> str:
         entry = f"{self._running}/{job.name}"
@@ -124,32 +124,32 @@ class HostBackend(Backend):
             os.makedirs(self._running, 0o700, exist_ok=True)
             self._write_stub()
             with locked(f"{self.pool.directory}/host.lock", wait=True):
-                taken = self._find_room(job)
-                descriptor = self._enter(entry, taken)
+                allocation = self._allocate(job)
+                descriptor = self._write_entry(entry, allocation)
         except OSError as error:
             raise NoRoom(f"its place in the queue cannot be written: {error.strerror}") from None
         try:
-            return self._start(job.name, directory, descriptor, taken.gpus)
+            return self._start(job.name, directory, descriptor, allocation.gpus)
         except CommandFailed as error:
             os.unlink(entry)
             raise NoRoom(str(error)) from None
         finally:
             os.close(descriptor)
 
-    def _enter(self, entry: str, taken: Taken) -> int:
-        """Take the room, and the lock that the job's process will inherit."""
+    def _write_entry(self, entry: str, allocation: Allocation) -> int:
+        """Write the allocation; return the open file with the lock that the job will inherit."""
         try:
             descriptor = os.open(entry, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         except FileExistsError:
             raise SubmitUnclear("it is being started already") from None
         try:
             acquire(descriptor, wait=True)
-            os.write(descriptor, json.dumps(taken._asdict()).encode())
+            os.write(descriptor, json.dumps(allocation._asdict()).encode())
         except OSError:
             _unlink(entry)
             os.close(descriptor)
             raise
-        self._taken[os.path.basename(entry)] = taken
+        self._allocations[os.path.basename(entry)] = allocation
         return descriptor
 
     def _start(self, name: str, directory: str, descriptor: int, gpus: Sequence[str]) -> str:
@@ -161,12 +161,12 @@ class HostBackend(Backend):
             spool,
             str(descriptor),
             make_cgroup(self._cgroup(name)),
-            *host_options.environment(self._options, gpus),
+            *host_options.gpu_environment(self._options, gpus),
         ]
         child = command.start(stub, f"{directory}/output", descriptor)
         self._children = [running for running in self._children if running.poll() is None]
         self._children.append(child)
-        stat = stat_of(child.pid)  # it cannot be gone: nobody has asked for its exit code
+        stat = read_stat(child.pid)  # it exists at least as a zombie: nothing has waited for it
         start = stat.start if stat else 0
         return str(ProcessIdentity(child.pid, start, self._boot, self._machines.name))
 
@@ -177,71 +177,73 @@ class HostBackend(Backend):
                 file.write(STUB)
             os.rename(draft, self._stub)
 
-    def _find_room(self, job: Job) -> Taken:
-        """What the job is to have; raises ``NoRoom``."""
+    def _allocate(self, job: Job) -> Allocation:
+        """Return an allocation for the job; raise ``NoRoom`` if too little is free."""
         others = self._running_jobs() - {job.name}
-        taken = [self._taken[name] for name in others & self._taken.keys()]
-        used = room.total(one.amounts for one in taken)
-        wanted = room.wanted(job)
-        for name, amount in wanted.items():
+        allocations = [self._allocations[name] for name in others & self._allocations.keys()]
+        used = accounting.sum_amounts(one.amounts for one in allocations)
+        requested = accounting.requested_amounts(job)
+        for name, amount in requested.items():
             free = max(self._limits.get(name, 0) - used.get(name, 0), 0)
             if amount > free:
-                raise NoRoom(
-                    f"waits for {room.say(name, amount)}: {room.say(name, free)} are free now"
-                )
-        gpus = self._free_gpus(wanted.get(self._options.gpu_resource, 0), taken)
-        return Taken(wanted, gpus, self._machines.name)
+                free_text = accounting.describe(name, free)
+                amount_text = accounting.describe(name, amount)
+                raise NoRoom(f"waits for {amount_text}: {free_text} are free now")
+        gpus = self._free_gpus(requested.get(self._options.gpu_resource, 0), allocations)
+        return Allocation(requested, gpus, self._machines.name)
 
-    def _free_gpus(self, number: int, taken: Iterable[Taken]) -> list[str]:
-        """So many GPUs that no job has: as many as have been counted are there."""
-        theirs = {one for other in taken for one in other.gpus}
-        return [one for one in self._options.gpus if one not in theirs][:number]
+    def _free_gpus(self, number: int, allocations: Iterable[Allocation]) -> list[str]:
+        """Return so many GPUs that no job has; there are enough, as the amounts say."""
+        used = {gpu for allocation in allocations for gpu in allocation.gpus}
+        return [gpu for gpu in self._options.gpus if gpu not in used][:number]
 
     def _running_jobs(self) -> set[str]:
-        """This machine's jobs that take room; those whose directory is gone are ended first."""
-        names = self._own_entries(set(os.listdir(self._running)))
+        """Return this machine's jobs with an allocation; kill those without a directory first."""
+        names = self._read_own_entries(set(os.listdir(self._running)))
         lost = {n for n in names if not os.path.exists(f"{self.pool.directory}/jobs/{n}")}
         gone: set[str] = set()
         if lost:
-            suspects = {name: Suspect(None, self._cgroup(name)) for name in lost}
-            gone = self.end(suspects)
+            jobs = {name: JobProcesses(None, self._cgroup(name)) for name in lost}
+            gone = self.kill_jobs(jobs)
         for name in gone:
             _unlink(f"{self._running}/{name}")
         return names - gone
 
-    def _own_entries(self, names: set[str]) -> set[str]:
-        """Those that this machine has made, and those that cannot be read."""
-        known = {name: taken for name, taken in self._taken.items() if name in names}
-        for name in names - known.keys():
-            taken = room.parse_taken(read(f"{self._running}/{name}"))
-            if taken is not None:
-                known[name] = taken
-        self._taken = known
-        return {name for name in names if name not in known or self._is_here(known[name].machine)}
+    def _read_own_entries(self, names: set[str]) -> set[str]:
+        """Return the entries that this machine has made, and those that cannot be read."""
+        entries = {n: allocation for n, allocation in self._allocations.items() if n in names}
+        for name in names - entries.keys():
+            allocation = accounting.parse_allocation(read(f"{self._running}/{name}"))
+            if allocation is not None:
+                entries[name] = allocation
+        self._allocations = entries
+        elsewhere = {n for n, one in entries.items() if not self._is_this_machine(one.machine)}
+        return names - elsewhere
 
-    def _is_here(self, machine: str) -> bool:
+    def _is_this_machine(self, machine: str) -> bool:
         return machine in ("", self._machines.name)
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- polling --------------------------------------------------------------------------------
 
     def find(self, names: Sequence[str]) -> dict[str, str]:
         found = {}
         for name in names:
-            process = self._begun(name)
+            process = self._find_process(name)
             if process is not None:
                 found[name] = str(process)
         return found
 
-    def _begun(self, name: str) -> Optional[ProcessIdentity]:
-        """The process of a job that was started; None for one that certainly was not."""
+    def _find_process(self, name: str) -> Optional[ProcessIdentity]:
+        """Return the process of a job that was started; None if it certainly was not."""
         entry, begun = f"{self._running}/{name}", f"{self.pool.directory}/jobs/{name}/begun"
         end = time.monotonic() + BEGIN_TIMEOUT_S
         while True:
-            free = self._is_free(entry)
-            said = read(begun)
-            if said is not None and (said.endswith(b"\n") or free):
-                # An empty one: killed, or the disk was full, between these two steps.
-                return parse_identity(said.decode(errors="replace")) or ProcessIdentity(0, 0, "-")
+            free = self._is_unlocked(entry)
+            content = read(begun)
+            if content is not None and (content.endswith(b"\n") or free):
+                # An empty file: the process was killed, or the disk was full, while it was written.
+                text = content.decode(errors="replace")
+                return parse_identity(text) or ProcessIdentity(0, 0, "-")
             if free:
                 _unlink(entry)
                 return None
@@ -249,7 +251,7 @@ class HostBackend(Backend):
                 raise BackendUnavailable(f"{name} does not begin")
             time.sleep(0.02)
 
-    def _is_free(self, entry: str) -> bool:
+    def _is_unlocked(self, entry: str) -> bool:
         try:
             descriptor = os.open(entry, os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -261,71 +263,71 @@ class HostBackend(Backend):
 
     def poll(self, refs: Sequence[JobRef]) -> Mapping[str, Observation]:
         self._children = [child for child in self._children if child.poll() is None]
-        return {ref.name: self._sight(ref) for ref in refs}
+        return {ref.name: self._observe(ref) for ref in refs}
 
-    def _sight(self, ref: JobRef) -> Observation:
+    def _observe(self, ref: JobRef) -> Observation:
         process = parse_identity(ref.native)
         if not self._is_ours(ref):
-            # What that machine has written down of its end is the job's end.
+            # The job has ended when that machine has written its end.
             over = os.path.exists(f"{ref.directory}/final")
             return Observation(ENDED, exit_code=1) if over else Observation(STARTED)
         if process is not None and is_alive(process, self._boot):
             return Observation(STARTED)
-        why = "its process was killed"
+        message = "its process was killed"
         if process is not None and process.boot != self._boot:
-            why = "the machine was restarted" if process.pid else "it was killed while it began"
-        return Observation(ENDED, message=why, exit_code=1)
+            message = "the machine was restarted" if process.pid else "it was killed while it began"
+        return Observation(ENDED, message=message, exit_code=1)
 
     # --- ending ---------------------------------------------------------------------------------
 
     def cancel(self, refs: Sequence[JobRef], kill: bool) -> None:
-        """Those of other machines are ended there: the wish stands in the pool's directory."""
+        """End this machine's jobs: others read the request in the pool's directory."""
         here = [ref for ref in refs if self._is_ours(ref)]
         if kill:
-            self.end({ref.name: self._suspect(ref) for ref in here})
+            self.kill_jobs({ref.name: self._processes_of(ref) for ref in here})
             return
         for ref in here:
             process = parse_identity(ref.native)
             if process is not None:
-                send(process, self._boot, signal.SIGTERM)
+                send_signal(process, self._boot, signal.SIGTERM)
 
-    def end(self, suspects: Mapping[str, Suspect]) -> set[str]:
-        """Kill whatever is left of these jobs; the names of those of which nothing is."""
-        return kill_all(suspects, self._boot)
+    def kill_jobs(self, jobs: Mapping[str, JobProcesses]) -> set[str]:
+        """Kill all processes of these jobs; return the names of jobs of which nothing is left."""
+        return kill_all(jobs, self._boot)
 
     def clean(self, refs: Sequence[JobRef]) -> set[str]:
         self._children = [child for child in self._children if child.poll() is None]
         here = [ref for ref in refs if self._is_ours(ref)]
-        over = {t.name: self._suspect(t) for t in here if not self._still_ends(t)}
-        clean = self.end(over) if over else set()
+        over = {ref.name: self._processes_of(ref) for ref in here if not self._is_ending(ref)}
+        clean = self.kill_jobs(over) if over else set()
         for name in clean:
             remove_cgroup(over[name].cgroup)
             _unlink(f"{self._running}/{name}")
             self._lingering.pop(name, None)
-        return clean | {ref.name for ref in refs if self._has_left(ref)}
+        return clean | {ref.name for ref in refs if self._is_released(ref)}
 
-    def _has_left(self, ref: JobRef) -> bool:
-        """Whether another machine is done with it, or nobody waits for that any more."""
+    def _is_released(self, ref: JobRef) -> bool:
+        """Return whether another machine has cleaned the job, or its directory is gone."""
         if self._is_ours(ref):
             return False
         entry = f"{self._running}/{ref.name}"
         return not (os.path.exists(entry) and os.path.exists(ref.directory))
 
     def _is_ours(self, ref: JobRef) -> bool:
-        """Whether this machine has started it."""
+        """Return whether this machine has started the job."""
         process = parse_identity(ref.native)
-        return process is None or self._is_here(process.machine)
+        return process is None or self._is_this_machine(process.machine)
 
-    def _still_ends(self, ref: JobRef) -> bool:
-        """A script that has said its last word ends by itself within a moment."""
+    def _is_ending(self, ref: JobRef) -> bool:
+        """Return whether the script still has a moment to end by itself."""
         process = parse_identity(ref.native)
         if process is None or not is_alive(process, self._boot):
             return False
         since = self._lingering.setdefault(ref.name, time.monotonic())
         return time.monotonic() - since < LINGER_S
 
-    def _suspect(self, ref: JobRef) -> Suspect:
-        return Suspect(parse_identity(ref.native), self._cgroup(ref.name))
+    def _processes_of(self, ref: JobRef) -> JobProcesses:
+        return JobProcesses(parse_identity(ref.native), self._cgroup(ref.name))
 
     def _cgroup(self, name: str) -> str:
         return f"{self._cgroups}/interlink-{name}" if self._cgroups else ""

@@ -1,7 +1,7 @@
-"""The machines that share a pool's directory: which of them is this one, and what they offer.
+"""The machines that share a pool's directory, and the resources that each of them offers.
 
-Each runs jobs of its own, and says in ``machines/<its name>`` what it offers, again and again. One
-that has been silent for a while is left out of what the pool offers; what it runs is still its own.
+Each runs jobs of its own, and updates its offer in ``machines/<its name>`` periodically. A machine
+whose offer is too old is not part of the pool's capacity; it still owns the jobs that it runs.
 """
 
 from __future__ import annotations
@@ -14,54 +14,56 @@ import uuid
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Optional
 
-from submitter.backends.host import accounting as room
+from submitter.backends.host import accounting
 from submitter.common.errors import BackendUnavailable
 from submitter.store.journal import read
 from templates.common.errors import PodRejected
 
-SILENT_S = 120.0  # beyond three of its publications: shared file systems may be slow to tell
-FORGOTTEN_S = 24 * 3600.0
+TIMEOUT_S = 120.0  # beyond three of its publications: shared file systems may be slow
+DELETE_AFTER_S = 24 * 3600.0
 
 
 class Offer(NamedTuple):
-    """What another machine offers, and for how long it has not said so."""
+    """The offer of another machine, and its age."""
 
     amounts: Mapping[str, int]
-    silent_s: float
+    age_s: float
 
 
 class Machines:
-    """All of them, as seen by this one."""
+    """All machines of a pool, as this one sees them."""
 
     def __init__(self, directory: str, offer: Mapping[str, str], publications_s: float) -> None:
         self.name = os.uname().nodename
         self._folder = f"{directory}/machines"
         self._offer = dict(offer)
-        self._amounts = room.amounts(offer)
-        self._silent_s = SILENT_S + 3 * publications_s
+        self._amounts = accounting.parse_amounts(offer)
+        self._timeout_s = TIMEOUT_S + 3 * publications_s
 
-    def offered(self) -> dict[str, str]:
-        """What this machine offers, together with the others that can be heard."""
+    def read_offer(self) -> dict[str, str]:
+        """Return the offers of this machine and of the others that have renewed theirs."""
         try:
-            self._say()
-            others = [one for one in self._others() if one.silent_s < self._silent_s]
-        except FileNotFoundError:  # nobody has prepared the pool's directory yet
+            self._write_offer()
+            others = [one for one in self._read_others() if one.age_s < self._timeout_s]
+        except FileNotFoundError:  # the pool's directory does not exist yet
             others = []
         except OSError as error:
-            words = f"what its machines offer cannot be told: {error.strerror}"
-            raise BackendUnavailable(words) from None
+            message = f"what its machines offer cannot be told: {error.strerror}"
+            raise BackendUnavailable(message) from None
         if not others:
             return dict(self._offer)
-        return room.texts(room.total([self._amounts, *(one.amounts for one in others)]))
+        return accounting.format_amounts(
+            accounting.sum_amounts([self._amounts, *(one.amounts for one in others)])
+        )
 
-    def most(self, name: str) -> int:
-        """The most that one of them offers of something, those that are away for a day included."""
+    def max_offered(self, name: str) -> int:
+        """Return the largest offer of a resource by one machine, even if it is away for a day."""
         others: list[Offer] = []
         with contextlib.suppress(OSError):
-            others = list(self._others())
+            others = list(self._read_others())
         return max(one.get(name, 0) for one in (self._amounts, *(one.amounts for one in others)))
 
-    def _say(self) -> None:
+    def _write_offer(self) -> None:
         with contextlib.suppress(FileExistsError):
             os.mkdir(self._folder, 0o700)
         draft = f"{self._folder}/.{uuid.uuid4().hex}"
@@ -69,8 +71,8 @@ class Machines:
             json.dump(self._offer, file)
         os.rename(draft, f"{self._folder}/{self.name}")
 
-    def _others(self) -> Iterator[Offer]:
-        """By the clock of the file system, which is the same for all of them."""
+    def _read_others(self) -> Iterator[Offer]:
+        """Yield the offers of the others, whose ages follow the clock of the file system."""
         own, now = f"{self._folder}/{self.name}", time.time()
         with contextlib.suppress(FileNotFoundError):
             now = os.stat(own).st_mtime
@@ -79,16 +81,16 @@ class Machines:
             if path == own:
                 continue
             with contextlib.suppress(FileNotFoundError):
-                silent_s = now - os.stat(path).st_mtime
-                if silent_s > FORGOTTEN_S:
+                age_s = now - os.stat(path).st_mtime
+                if age_s > DELETE_AFTER_S:
                     os.unlink(path)
                 elif not name.startswith("."):
-                    yield Offer(_amounts(read(path)), silent_s)
+                    yield Offer(_read_amounts(read(path)), age_s)
 
 
-def _amounts(raw: Optional[bytes]) -> dict[str, int]:
-    """Of an offer as it was written; nothing where it cannot be read."""
+def _read_amounts(raw: Optional[bytes]) -> dict[str, int]:
+    """Parse the offer in a file; return nothing if it cannot be read."""
     try:
-        return room.amounts(json.loads(raw or b""))
+        return accounting.parse_amounts(json.loads(raw or b""))
     except (ValueError, TypeError, AttributeError, PodRejected):
         return {}

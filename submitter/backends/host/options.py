@@ -1,4 +1,4 @@
-"""What a site says about a machine that runs jobs itself: ``options`` with ``backend: host``.
+"""The settings of a machine that runs jobs itself: ``options`` with ``backend: host``.
 
 The dataclass is the only list of the keys; the table in docs/backends.md follows from it.
 """
@@ -18,7 +18,7 @@ from templates.settings.schema import Form
 from templates.settings.types import Choice, Kind, Quantity, Word
 
 PODS = "110"
-# By what programs know which GPUs are theirs; and what it says to one that has none.
+# Variables that tell programs which GPUs are theirs, and their values for programs without any.
 VARIABLES = {
     NVIDIA_GPU: {"CUDA_VISIBLE_DEVICES": "", "NVIDIA_VISIBLE_DEVICES": "void"},
     AMD_GPU: {"ROCR_VISIBLE_DEVICES": ""},
@@ -29,7 +29,7 @@ VARIABLES = {
 
 @dataclass(frozen=True)
 class Options:
-    """All of them; none has to be given."""
+    """The options of a pool; none has to be given."""
 
     cpu: Optional[Annotated[str, Kind.CPU]] = None
     """Cores that jobs may ask for together; not given: those that the submitter may use."""
@@ -47,24 +47,24 @@ _FORM = Form(Options(), strict=True)
 
 
 def load(pool: Pool) -> Options:
-    """The options of a pool, or one line that says what is wrong with them."""
-    where = f"pool {pool.name}: options"
+    """Return the options of a pool; raise ``ConfigError`` for the first that is wrong."""
+    field = f"pool {pool.name}: options"
     raw = dict(pool.options)
     gpus = raw.get("gpus")
     if type(gpus) is int:
         if gpus < 0:
-            raise ConfigError(f"{where}: gpus", "must not be negative")
+            raise ConfigError(f"{field}: gpus", "must not be negative")
         gpus = list(range(gpus))
     if type(gpus) is list:
         raw["gpus"] = [str(one) if type(one) is int else one for one in gpus]
-    options: Options = _FORM.load(raw, where)
-    for key, what in _mistakes(options, pool.resources):
-        raise ConfigError(f"{where}: {key}", what)
+    options: Options = _FORM.load(raw, field)
+    for key, error in _find_errors(options, pool.resources):
+        raise ConfigError(f"{field}: {key}", error)
     return options
 
 
-def _mistakes(options: Options, resources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """What no single value can be checked for."""
+def _find_errors(options: Options, resources: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the keys and errors that the checks of single values cannot find."""
     if len(set(options.gpus)) < len(options.gpus):
         yield "gpus", "names one of them twice"
     for one in options.gpus:
@@ -75,8 +75,8 @@ def _mistakes(options: Options, resources: Mapping[str, str]) -> Iterator[tuple[
         yield "gpus", f"are {len(options.gpus)}, and resources offer {offered}"
 
 
-def offer(options: Options, resources: Mapping[str, str]) -> dict[str, str]:
-    """The machine's own, unless the options or the pool's resources say otherwise."""
+def read_offer(options: Options, resources: Mapping[str, str]) -> dict[str, str]:
+    """Return the machine's own resources, unless the options or the pool's resources differ."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     own = {
         "cpu": options.cpu or str(len(os.sched_getaffinity(0))),
@@ -88,8 +88,8 @@ def offer(options: Options, resources: Mapping[str, str]) -> dict[str, str]:
     return {**own, **resources}
 
 
-def environment(options: Options, gpus: Sequence[str]) -> list[str]:
-    """What tells a job's programs which GPUs are theirs, as NAME=VALUE."""
+def gpu_environment(options: Options, gpus: Sequence[str]) -> list[str]:
+    """Return variables that tell a job's programs which GPUs are theirs, as NAME=VALUE."""
     if not options.gpus:
         return []
     mine = ",".join(gpus)

@@ -1,4 +1,4 @@
-"""Processes of this machine as the host backend sees them: who lives, who belongs to a job."""
+"""Processes of this machine: which are alive, and which belong to a job."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ _CGROUP_MOUNTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified")
 
 
 class ProcessIdentity(NamedTuple):
-    """One process for ever: pids come back, and so does the time since boot."""
+    """A unique process: pids are reused, and so are times since boot."""
 
     pid: int
     start: int  # in ticks since the machine was started
     boot: str
-    machine: str = ""  # its name; empty: not told
+    machine: str = ""  # its name; empty: this one
 
     def __str__(self) -> str:
         return f"{self.pid}.{self.start}.{self.boot}" + (self.machine and f".{self.machine}")
 
 
-class Stat(NamedTuple):
-    """What /proc says of a process."""
+class ProcessStat(NamedTuple):
+    """A process in /proc."""
 
     state: str
     session: int
     start: int
 
 
-def boot_id() -> str:
-    """Which start of this machine it is."""
+def read_boot_id() -> str:
+    """Return the identity of the machine's current boot."""
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         return file.read().strip()
 
 
 def parse_identity(text: str) -> Optional[ProcessIdentity]:
-    """The process in its text, with dots or blanks between the parts; None if it is none."""
+    """Parse an identity with dots or blanks between its parts; None if it is invalid."""
     parts = text.replace(".", " ").split()
     if len(parts) < 3 or not (parts[0].isdigit() and parts[1].isdigit()):
         return None
     return ProcessIdentity(int(parts[0]), int(parts[1]), parts[2], ".".join(parts[3:]))
 
 
-def stat_of(pid: int) -> Optional[Stat]:
-    """None when there is no such process."""
+def read_stat(pid: int) -> Optional[ProcessStat]:
+    """Return a process in /proc; None if there is no such process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b") ")[2].split()
     except OSError:
         return None
-    return Stat(fields[0].decode(), int(fields[3]), int(fields[19]))
+    return ProcessStat(fields[0].decode(), int(fields[3]), int(fields[19]))
 
 
 def is_alive(process: ProcessIdentity, boot: str) -> bool:
-    """Whether that very process still runs."""
-    stat = stat_of(process.pid) if process.boot == boot else None
+    """Return whether that very process still runs."""
+    stat = read_stat(process.pid) if process.boot == boot else None
     return stat is not None and stat.start == process.start and stat.state not in "ZX"
 
 
-def send(process: ProcessIdentity, boot: str, number: int) -> None:
+def send_signal(process: ProcessIdentity, boot: str, number: int) -> None:
     """Signal that very process, if it still runs."""
     if is_alive(process, boot):
         try:
@@ -71,22 +71,22 @@ def send(process: ProcessIdentity, boot: str, number: int) -> None:
             return
 
 
-# --- all that a job has started -----------------------------------------------------------------
+# --- all processes of a job ---------------------------------------------------------------------
 
 
-class Suspect(NamedTuple):
-    """By what the processes of a job are recognised."""
+class JobProcesses(NamedTuple):
+    """The session and control group of a job's processes."""
 
     leader: Optional[ProcessIdentity]  # of its session
     cgroup: str
 
 
-def kill_all(suspects: Mapping[str, Suspect], boot: str) -> set[str]:
-    """KILL whatever belongs to these jobs; the names of those of which nothing is left."""
+def kill_all(jobs: Mapping[str, JobProcesses], boot: str) -> set[str]:
+    """Kill all processes of these jobs; return the names of jobs of which none is left."""
     left: set[str] = set()
     for _ in range(_KILL_ROUNDS):
         left = set()
-        for name, pid in _members(suspects, boot):
+        for name, pid in _find_members(jobs, boot):
             left.add(name)
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -95,36 +95,36 @@ def kill_all(suspects: Mapping[str, Suspect], boot: str) -> set[str]:
         if not left:
             break
         time.sleep(0.02)  # for the kernel to carry it out
-    return suspects.keys() - left
+    return jobs.keys() - left
 
 
-def _members(suspects: Mapping[str, Suspect], boot: str) -> Iterator[tuple[str, int]]:
-    """Job and pid of each process that belongs to one of the jobs, by one look at all processes."""
+def _find_members(jobs: Mapping[str, JobProcesses], boot: str) -> Iterator[tuple[str, int]]:
+    """Yield job and pid of each process of these jobs, after one pass over all processes."""
     sessions: dict[int, str] = {}
-    for name, suspect in suspects.items():
-        for pid in _cgroup_members(suspect.cgroup):
+    for name, job in jobs.items():
+        for pid in _read_cgroup(job.cgroup):
             yield name, pid
-        leader = suspect.leader
+        leader = job.leader
         if leader is not None and leader.boot == boot:
-            there = stat_of(leader.pid)
-            if there is None or there.start == leader.start:  # else the number has a new owner
+            stat = read_stat(leader.pid)
+            if stat is None or stat.start == leader.start:  # otherwise the pid was reused
                 sessions[leader.pid] = name
-    marks = {mark: name for name in suspects for mark in marks_of(name)}
-    for pid in _own_processes():
-        stat = stat_of(pid)
+    marks = {mark: name for name in jobs for mark in environment_marks(name)}
+    for pid in _list_own_pids():
+        stat = read_stat(pid)
         if stat is None or stat.state in "ZX" or pid == os.getpid():
             continue
-        owner = sessions.get(stat.session) or _marked(pid, marks)
+        owner = sessions.get(stat.session) or _find_marked_job(pid, marks)
         if owner is not None:
             yield owner, pid
 
 
-def marks_of(job: str) -> tuple[bytes, bytes]:
-    """How entries in the environment of a job's processes begin."""
+def environment_marks(job: str) -> tuple[bytes, bytes]:
+    """Return how entries in the environment of a job's processes begin."""
     return f"INTERLINK_JOB={job}".encode(), f"INTERLINK_CONTAINER={job}".encode()
 
 
-def _marked(pid: int, marks: Mapping[bytes, str]) -> Optional[str]:
+def _find_marked_job(pid: int, marks: Mapping[bytes, str]) -> Optional[str]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as file:
             content = file.read()
@@ -139,7 +139,7 @@ def _marked(pid: int, marks: Mapping[bytes, str]) -> Optional[str]:
     return None
 
 
-def _own_processes() -> Iterable[int]:
+def _list_own_pids() -> Iterable[int]:
     user = os.geteuid()
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -153,8 +153,8 @@ def _own_processes() -> Iterable[int]:
 # --- control groups -----------------------------------------------------------------------------
 
 
-def cgroup_base() -> str:
-    """Where this process may make control groups; empty where it may not."""
+def find_cgroup_base() -> str:
+    """Return where this process may make control groups; empty if nowhere."""
     try:
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             own = next((line[3:].strip() for line in file if line.startswith("0::")), None)
@@ -168,7 +168,7 @@ def cgroup_base() -> str:
 
 
 def make_cgroup(path: str) -> str:
-    """Make a control group without limits; empty where that fails."""
+    """Make a control group without limits; return its path, empty if that fails."""
     try:
         if path:
             os.mkdir(path)
@@ -180,14 +180,14 @@ def make_cgroup(path: str) -> str:
 
 
 def remove_cgroup(path: str) -> None:
-    """Remove an empty one."""
+    """Remove an empty control group."""
     try:
         os.rmdir(path)
     except OSError:
         return
 
 
-def _cgroup_members(path: str) -> Iterable[int]:
+def _read_cgroup(path: str) -> Iterable[int]:
     if not path:
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a site's cluster offers: what the site says, a ResourceQuota, or what its nodes can give."""
+"""The capacity of a site's cluster: by the pool's settings, a ResourceQuota, or its nodes."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ REQUESTS = "requests."
 PODS = ("pods", "count/pods")
 
 
-def capacity(api: Api, options: Options, resources: Mapping[str, str]) -> dict[str, str]:
-    """All that is offered; raises ``BackendUnavailable``, or the API server's refusal."""
+def read_capacity(api: Api, options: Options, resources: Mapping[str, str]) -> dict[str, str]:
+    """Return the resources on offer; raise ``BackendUnavailable`` or ``ApiRefused``."""
     found: dict[str, str] = {}
     if options.capacity == QUOTA:
         quota = api.get("resourcequotas", options.quota)
         if quota is None:
             raise BackendUnavailable(f"there is no ResourceQuota {options.quota}")
-        found = of_quota((quota.get("spec") or {}).get("hard") or {})
+        found = parse_quota((quota.get("spec") or {}).get("hard") or {})
     elif options.capacity == NODES:
         selector = ",".join(f"{key}={value}" for key, value in options.node_selector.items())
-        found = of_nodes(api.nodes(selector))
+        found = sum_nodes(api.nodes(selector))
     return {**found, **resources}
 
 
-def of_quota(hard: Mapping[str, str]) -> dict[str, str]:
-    """What a quota allows pods to request; limits and objects of other kinds are not offered."""
+def parse_quota(hard: Mapping[str, str]) -> dict[str, str]:
+    """Return what a quota allows pods to request; skip limits and objects of other kinds."""
     found: dict[str, str] = {}
     for name, amount in hard.items():
         if name in PODS:
@@ -42,8 +42,8 @@ def of_quota(hard: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
-def of_nodes(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """The sum of what those nodes have for pods that are ready and take new ones."""
+def sum_nodes(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the allocatable resources of the nodes that are ready and accept pods."""
     sums: dict[str, Any] = {}
     for node in nodes:
         if (node.get("spec") or {}).get("unschedulable") or not _is_ready(node):
@@ -54,7 +54,7 @@ def of_nodes(nodes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
                     sums[name] = sums.get(name, 0) + parse(amount, name)
                 except PodRejected:
                     continue
-    return {name: _text(name, amount) for name, amount in sums.items()}
+    return {name: _format_amount(name, amount) for name, amount in sums.items()}
 
 
 def _is_ready(node: Mapping[str, Any]) -> bool:
@@ -62,5 +62,5 @@ def _is_ready(node: Mapping[str, Any]) -> bool:
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _text(name: str, amount: Any) -> str:
+def _format_amount(name: str, amount: Any) -> str:
     return f"{int(amount * 1000)}m" if name == "cpu" else str(int(amount))

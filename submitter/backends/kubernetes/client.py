@@ -1,4 +1,4 @@
-"""The edge to a site's cluster: the calls that are made there, and what their failures mean."""
+"""The client of a site's cluster: the calls that are made there, and their errors."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from templates.kube_api.kubeconfig import Kubeconfig
 
 AGENT = "interlink-submitter"
 CONNECT_S, READ_S = 5, 20
-# What is refused to the account rather than to an object; by one that has just started, for want of
-# rules that it has yet to read.
-_WITHOUT_RIGHTS = re.compile(r'User ".*" cannot \w+ resource')
+# The account has no right, rather than the object being refused. An API server that has just
+# started says so, too, until it has read its rules.
+_FORBIDDEN = re.compile(r'User ".*" cannot \w+ resource')
 
 
 class ApiRefused(SubmitterError):
-    """The API server has understood, and says no."""
+    """The API server has refused a valid request."""
 
-    def __init__(self, what: str, status: int, words: str) -> None:
-        super().__init__(one_line(f"{what}: {words}"))
+    def __init__(self, subject: str, status: int, message: str) -> None:
+        super().__init__(one_line(f"{subject}: {message}"))
         self.status = status
 
 
@@ -42,19 +42,19 @@ class Api:
     def __init__(self, kubeconfig: str, namespace: str, where: str) -> None:
         source = Kubeconfig(kubeconfig, f"{where}: kubeconfig")
         self._client = KubeClient(
-            source, _error_of, agent=AGENT, connect_s=CONNECT_S, read_s=READ_S
+            source, _to_error, agent=AGENT, connect_s=CONNECT_S, read_s=READ_S
         )
         self._namespaced = f"/api/v1/namespaces/{urllib.parse.quote(namespace)}"
 
     # --- one object -----------------------------------------------------------------------------
 
     def create(self, plural: str, body: Json) -> Json:
-        """Make an object; returns what it is then."""
-        what = f"{body['kind']} {body['metadata']['name']}"
-        return self._call("POST", f"{self._namespaced}/{plural}", what, body)
+        """Create an object; return it as the API server has stored it."""
+        subject = f"{body['kind']} {body['metadata']['name']}"
+        return self._call("POST", f"{self._namespaced}/{plural}", subject, body)
 
     def get(self, plural: str, name: str) -> Optional[Json]:
-        """The object, or None if there is none."""
+        """Return an object; None if there is none."""
         try:
             return self._call("GET", f"{self._namespaced}/{plural}/{name}", f"{plural}/{name}")
         except ApiRefused as refused:
@@ -63,12 +63,12 @@ class Api:
             raise
 
     def patch(self, plural: str, name: str, body: Json) -> None:
-        """Change what the body says, lists by the names of their entries."""
+        """Patch an object; entries of lists are merged by their names."""
         path = f"{self._namespaced}/{plural}/{name}"
         self._call("PATCH", path, f"{plural}/{name}", body, STRATEGIC_PATCH)
 
     def delete(self, plural: str, name: str, grace_s: Optional[int] = None) -> None:
-        """Delete the object; one that is gone already is no error."""
+        """Delete an object, if it exists."""
         body: Json = {"propagationPolicy": "Background"}
         if grace_s is not None:
             body["gracePeriodSeconds"] = grace_s
@@ -81,7 +81,7 @@ class Api:
     # --- many -----------------------------------------------------------------------------------
 
     def pods(self, selector: str) -> tuple[list[Json], str]:
-        """All pods with these labels, and the version from which on to watch them."""
+        """Return all pods with these labels, and the version to watch them from."""
         items: list[Json] = []
         version = ""
         query = {"labelSelector": selector}
@@ -91,7 +91,7 @@ class Api:
         return items, version
 
     def watch(self, selector: str, version: str, seconds: int) -> Iterator[Json]:
-        """What happens to them, as it happens, for so long."""
+        """Yield their events as they happen, for so long."""
         query = {
             "labelSelector": selector,
             "resourceVersion": version,
@@ -103,25 +103,28 @@ class Api:
         return self._client.objects(path, "watching pods", query, seconds + 15)
 
     def log(self, pod: str, query: Mapping[str, str]) -> Iterator[bytes]:
-        """The lines of a container's log, each with its end."""
+        """Yield the lines of a container's log, each with its newline."""
         path = f"{self._namespaced}/pods/{pod}/log"
         return self._client.lines(path, f"the log of {pod}", query)
 
     def nodes(self, selector: str) -> list[Json]:
-        """The cluster's nodes with these labels."""
+        """Return the cluster's nodes with these labels."""
         query = {"labelSelector": selector} if selector else {}
         return self._client.items("/api/v1/nodes", "nodes", query)
 
     def _call(
-        self, method: str, path: str, what: str, body: Optional[Json] = None, kind: str = JSON
+        self, method: str, path: str, subject: str, body: Optional[Json] = None, kind: str = JSON
     ) -> Json:
-        return self._client.call(Call(method, path, what, body, kind))
+        return self._client.call(Call(method, path, subject, body, kind))
 
 
-def _error_of(failure: Failure) -> SubmitterError:
-    """In the API server's own words; trouble of its own is no answer."""
-    what, status, reason, _ = failure
-    rights = status == 403 and _WITHOUT_RIGHTS.search(reason)
+def _to_error(failure: Failure) -> SubmitterError:
+    """Return the error of a failed call, with the API server's message.
+
+    An error of the API server itself, or of our account, is no refusal.
+    """
+    subject, status, message, _ = failure
+    rights = status == 403 and _FORBIDDEN.search(message)
     if status <= OK or status >= 500 or status in (UNAUTHORIZED, 408, 429) or rights:
-        return BackendUnavailable(one_line(f"{what}: {reason}"))
-    return ApiRefused(what, status, reason)
+        return BackendUnavailable(one_line(f"{subject}: {message}"))
+    return ApiRefused(subject, status, message)

@@ -1,8 +1,8 @@
-"""Logs of containers in the site's cluster, brought here when somebody asks for them.
+"""Logs of containers in the site's cluster, fetched when they are requested.
 
 A log becomes a file of the job's directory, where those of other batch systems are, and grows by
-what is new since its last line. ``<log>.seen`` says how far it has come, so that any submitter goes
-on where another one has stopped; whoever holds its lock writes.
+the lines after its last one. ``<log>.seen`` has the position, so that any submitter continues where
+another one has stopped; the one that holds its lock writes.
 """
 
 from __future__ import annotations
@@ -20,35 +20,33 @@ from submitter.common.filelock import locked
 from submitter.store.journal import read
 from submitter.store.log_files import path_of
 
-AGAIN_AFTER_S = 1.0  # between two questions about the same log
-
-
-# What each line begins with. One without it is not the container's: its node says that it has none.
+FETCH_INTERVAL_S = 1.0  # between two requests for the same log
+# Each line begins with a timestamp. One without is not the container's, but an error of its node.
 _STAMP = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)((?:\.\d{1,9})?)(Z|[+-]\d\d:\d\d) ")
 
 
-class Seen(NamedTuple):
-    """How far a log has come."""
+class LogPosition(NamedTuple):
+    """The end of what was fetched of a log."""
 
     size: int = 0
-    last: str = ""  # the time of its last line
-    same: int = 0  # so many of its last lines have that time
+    last: str = ""  # the timestamp of its last line
+    same: int = 0  # how many of its last lines have that timestamp
 
 
 class PodLogs:
-    """The logs of one pool's pods, as one process has asked for them so far."""
+    """The logs of one pool's pods, and when this process last fetched each."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._asked: dict[str, float] = {}
+        self._fetched_at: dict[str, float] = {}
 
-    def bring(self, pod: str, directory: str, container: str, start: int, *, now: bool) -> bool:
-        """Have the files say what the log says by now; ``now``: however lately it was asked.
+    def fetch(self, pod: str, directory: str, container: str, start: int, *, now: bool) -> bool:
+        """Append new lines to the files of a log; ``now``: even if it was fetched a moment ago.
 
-        Whether they do: another submitter may be at it, and there may be no log.
+        Return whether they are complete: another submitter may hold the lock, or there is no log.
         """
         path = path_of(directory, container, start)
-        if not now and time.monotonic() - self._asked.get(path, 0.0) < AGAIN_AFTER_S:
+        if not now and time.monotonic() - self._fetched_at.get(path, 0.0) < FETCH_INTERVAL_S:
             return True
         os.makedirs(f"{directory}/logs", 0o700, exist_ok=True)
         with locked(f"{path}.seen-lock", wait=False) as mine:
@@ -58,21 +56,21 @@ class PodLogs:
                     self._append(pod, container, before, {"previous": "true"})
                 mine = self._append(pod, container, path, {})
         if mine:
-            self._asked[path] = time.monotonic()
+            self._fetched_at[path] = time.monotonic()
         return mine
 
     def forget(self, directory: str) -> None:
-        """Of a job that is over."""
-        for path in [path for path in self._asked if path.startswith(f"{directory}/")]:
-            del self._asked[path]
+        """Forget a job that is over."""
+        for path in [path for path in self._fetched_at if path.startswith(f"{directory}/")]:
+            del self._fetched_at[path]
 
     def _append(self, pod: str, container: str, path: str, query: dict[str, str]) -> bool:
-        seen = _read_seen(path)
+        position = _read_position(path)
         asked = {"container": container, "timestamps": "true", **query}
-        if seen.last:
-            asked["sinceTime"] = seen.last
+        if position.last:
+            asked["sinceTime"] = position.last
         try:
-            written = _write(path, seen, self._api.log(pod, asked))
+            written = _append_new(path, position, self._api.log(pod, asked))
         except ApiRefused:
             written = None
         if written is None:  # it has not begun, or is gone, or its node does not know it yet
@@ -83,49 +81,49 @@ class PodLogs:
         return True
 
 
-def _read_seen(path: str) -> Seen:
+def _read_position(path: str) -> LogPosition:
     words = (read(f"{path}.seen") or b"").decode(errors="replace").split()
     if len(words) != 3 or not words[0].isdigit() or not words[2].isdigit():
-        return Seen()
-    return Seen(int(words[0]), words[1], int(words[2]))
+        return LogPosition()
+    return LogPosition(int(words[0]), words[1], int(words[2]))
 
 
-def _write(path: str, seen: Seen, lines: Iterable[bytes]) -> Optional[Seen]:
-    """Append what is new; in the index, which second each part is of. None: there is no log."""
+def _append_new(path: str, position: LogPosition, lines: Iterable[bytes]) -> Optional[LogPosition]:
+    """Append new lines, and to the index the second of each part; None if there is no log."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
-    skip, second = seen.same, seen.last[:19]
+    skip, second = position.same, position.last[:19]
     lines = iter(lines)
-    first = next(lines, None)  # before that nothing is certain: it may be refused
+    first = next(lines, None)  # only now it is certain that the request was not refused
     if first is not None and _STAMP.match(first) is None:
         return None
     with (
         os.fdopen(os.open(path, flags, 0o600), "wb") as file,
         os.fdopen(os.open(f"{path}.idx", flags | os.O_APPEND, 0o600), "wb") as index,
     ):
-        file.truncate(seen.size)
-        file.seek(seen.size)
+        file.truncate(position.size)
+        file.seek(position.size)
         while first is not None:
             stamp, text = _STAMP.match(first), first
             first = next(lines, None)
             if stamp is None:
                 continue
-            at, text = _in_utc(stamp), text[stamp.end() :]
-            if _key(at) < _key(seen.last) or (at == seen.last and skip > 0):
-                skip -= at == seen.last
+            at, text = _to_utc(stamp), text[stamp.end() :]
+            if _sort_key(at) < _sort_key(position.last) or (at == position.last and skip > 0):
+                skip -= at == position.last
                 continue
             if second and at[:19] != second:
-                _note(index, second, seen.size)
+                _write_index_entry(index, second, position.size)
             second = at[:19]
             file.write(text)
-            same = seen.same + 1 if at == seen.last else 1
-            seen = Seen(seen.size + len(text), at, same)
+            same = position.same + 1 if at == position.last else 1
+            position = LogPosition(position.size + len(text), at, same)
         if second:
-            _note(index, second, seen.size)
-    return seen
+            _write_index_entry(index, second, position.size)
+    return position
 
 
-def _in_utc(stamp: re.Match[bytes]) -> str:
-    """Nodes write the time that their clock shows."""
+def _to_utc(stamp: re.Match[bytes]) -> str:
+    """Return a timestamp in UTC: nodes write their local time."""
     second, fraction, zone = (part.decode() for part in stamp.groups())
     if zone != "Z":
         at = datetime.fromisoformat(f"{second}{zone}").astimezone(timezone.utc)
@@ -133,12 +131,12 @@ def _in_utc(stamp: re.Match[bytes]) -> str:
     return f"{second}{fraction}Z"
 
 
-def _key(stamp: str) -> tuple[str, str]:
-    """Times in their order: their fractions of a second are as long as they need to be."""
+def _sort_key(stamp: str) -> tuple[str, str]:
+    """Return a key to sort timestamps by: their fractions have different lengths."""
     second, _, fraction = stamp.rstrip("Z").partition(".")
     return second, fraction.ljust(9, "0")
 
 
-def _note(index: BinaryIO, second: str, size: int) -> None:
+def _write_index_entry(index: BinaryIO, second: str, size: int) -> None:
     at = timegm(time.strptime(second, "%Y-%m-%dT%H:%M:%S"))
     index.write(f"{at} {size}\n".encode())

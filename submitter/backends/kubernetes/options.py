@@ -1,4 +1,4 @@
-"""What a site says about its cluster: the ``options`` of a pool with ``backend: kubernetes``.
+"""The settings of a site's cluster: the ``options`` of a pool with ``backend: kubernetes``.
 
 The dataclass is the only list of the keys; the table in docs/kubernetes.md follows from it.
 """
@@ -20,7 +20,7 @@ FIXED, QUOTA, NODES = "fixed", "quota", "nodes"
 
 @dataclass(frozen=True)
 class Options:
-    """All of them; none has to be given."""
+    """The options of a pool; none has to be given."""
 
     kubeconfig: PathOrEmpty = ""
     """A kubeconfig file of the cluster; empty: the account of the pod that the submitter is in."""
@@ -38,14 +38,14 @@ _FORM = Form(Options(), strict=True)
 
 
 def load(pool: Pool) -> Options:
-    """The options of a pool, or one line that says what is wrong with them."""
-    where = f"pool {pool.name}: options"
-    options: Options = _FORM.load(dict(pool.options), where)
+    """Return the options of a pool; raise ``ConfigError`` for the first that is wrong."""
+    field_name = f"pool {pool.name}: options"
+    options: Options = _FORM.load(dict(pool.options), field_name)
     if pool.build.runtime.name != KUBERNETES:
-        what = f"must be {KUBERNETES}, as the backend is, not {pool.build.runtime.name}"
-        raise ConfigError(f"pool {pool.name}: build.runtime.name", what)
+        error = f"must be {KUBERNETES}, as the backend is, not {pool.build.runtime.name}"
+        raise ConfigError(f"pool {pool.name}: build.runtime.name", error)
     if options.capacity == QUOTA and not options.quota:
-        raise ConfigError(f"{where}: quota", "must name the ResourceQuota that is offered")
+        raise ConfigError(f"{field_name}: quota", "must name the ResourceQuota that is offered")
     if options.capacity == FIXED and not pool.resources:
         raise ConfigError(f"pool {pool.name}: resources", "must say what the pool offers")
     return options

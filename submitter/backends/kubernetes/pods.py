@@ -1,7 +1,7 @@
-"""All pods of a pool as the site's API server last told them: one list, then one watch for all.
+"""A cache of all pods of a pool in the site's cluster: one list, then one watch for all.
 
-A thread of its own keeps them, from the first question on. After a gap it lists them again, and
-while it cannot, nothing is known.
+A thread of its own updates it, from the first snapshot on. After a gap it lists the pods again, and
+until that succeeds there is no snapshot.
 """
 
 from __future__ import annotations
@@ -19,77 +19,77 @@ from templates.kube_api.client import Json
 logger = logging.getLogger(__name__)
 
 WATCH_S = 240
-PAUSE_S = 2.0  # after trouble
-FIRST_ANSWER_S = 30.0
+RETRY_S = 2.0  # after an error
+FIRST_RESPONSE_S = 30.0
 GONE = 410  # the version is too old to watch from
 
-Heard = Callable[[Json, bool], None]  # a pod, and whether it is gone
+OnPod = Callable[[Json, bool], None]  # a pod, and whether it is gone
 
 
-class Pods:
-    """The pods with one label."""
+class PodCache:
+    """The pods with one label, updated by a thread."""
 
-    def __init__(self, api: Api, selector: str, heard: Heard) -> None:
-        self._api, self._selector, self._heard = api, selector, heard
+    def __init__(self, api: Api, selector: str, on_pod: OnPod) -> None:
+        self._api, self._selector, self._on_pod = api, selector, on_pod
         self._lock = threading.Lock()
         self._pods: dict[str, Json] = {}
-        self._trouble: Optional[str] = "it has not answered yet"
-        self._answered = threading.Event()
+        self._error: Optional[str] = "it has not answered yet"
+        self._responded = threading.Event()
         self._thread: Optional[threading.Thread] = None
 
-    def known(self) -> Mapping[str, Json]:
-        """Pods by their names; raises ``BackendUnavailable`` while they may not be up to date."""
+    def snapshot(self) -> Mapping[str, Json]:
+        """Return the pods by name; raise ``BackendUnavailable`` while they may be stale."""
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep, daemon=True, name="pods")
+                self._thread = threading.Thread(target=self._run, daemon=True, name="pods")
                 self._thread.start()
-        self._answered.wait(FIRST_ANSWER_S)
+        self._responded.wait(FIRST_RESPONSE_S)
         with self._lock:
-            if self._trouble is not None:
-                raise BackendUnavailable(f"the cluster: {self._trouble}")
+            if self._error is not None:
+                raise BackendUnavailable(f"the cluster: {self._error}")
             return dict(self._pods)
 
-    def note(self, pod: Json) -> None:
-        """One that was just made: the watch may tell of it later."""
+    def add(self, pod: Json) -> None:
+        """Add a pod that was just created: its event may arrive later."""
         with self._lock:
             self._pods.setdefault(pod["metadata"]["name"], pod)
 
     # --- the thread -----------------------------------------------------------------------------
 
-    def _keep(self) -> None:
+    def _run(self) -> None:
         while True:
             try:
                 version = self._list()
                 while version:
                     version = self._watch(version)
             except SubmitterError as error:
-                self._say(str(error))
-                self._answered.set()
-                time.sleep(PAUSE_S)
+                self._set_error(str(error))
+                self._responded.set()
+                time.sleep(RETRY_S)
             except Exception:  # whatever it was, a new list may do better
                 logger.exception("the pods of the cluster are lost for a moment")
-                self._say("what it says is not understood")
-                time.sleep(PAUSE_S)
+                self._set_error("what it says is not understood")
+                time.sleep(RETRY_S)
 
-    def _say(self, trouble: Optional[str]) -> None:
+    def _set_error(self, error: Optional[str]) -> None:
         with self._lock:
-            self._trouble = trouble
+            self._error = error
 
     def _list(self) -> str:
         items, version = self._api.pods(self._selector)
-        fresh = {item["metadata"]["name"]: _slim(item) for item in items}
+        fresh = {item["metadata"]["name"]: _strip(item) for item in items}
         with self._lock:
             before, self._pods = self._pods, fresh
         for pod in fresh.values():
-            self._heard(pod, False)
+            self._on_pod(pod, False)
         for name in before.keys() - fresh.keys():
-            self._heard(before[name], True)
-        self._say(None)
-        self._answered.set()
+            self._on_pod(before[name], True)
+        self._set_error(None)
+        self._responded.set()
         return version
 
     def _watch(self, version: str) -> str:
-        """The version to go on from; empty when it has to be listed again."""
+        """Apply events; return the version to go on from, empty if a new list is needed."""
         try:
             for event in self._api.watch(self._selector, version, WATCH_S):
                 kind, item = event.get("type"), event.get("object") or {}
@@ -97,16 +97,16 @@ class Pods:
                     return ""
                 version = item["metadata"]["resourceVersion"]
                 if kind != "BOOKMARK":
-                    self._take(_slim(item), kind == "DELETED")
+                    self._apply(_strip(item), kind == "DELETED")
         except ApiRefused as refused:
             if refused.status == GONE:
                 return ""
             raise
         return version
 
-    def _take(self, pod: Json, gone: bool) -> None:
+    def _apply(self, pod: Json, gone: bool) -> None:
         name = pod["metadata"]["name"]
-        self._heard(pod, gone)
+        self._on_pod(pod, gone)
         with self._lock:
             if gone:
                 self._pods.pop(name, None)
@@ -114,8 +114,8 @@ class Pods:
                 self._pods[name] = pod
 
 
-def _slim(pod: Json) -> Json:
-    """What is asked of it later: there may be thousands."""
+def _strip(pod: Json) -> Json:
+    """Return the fields that are used later: there may be thousands of pods."""
     metadata = {key: pod["metadata"].get(key) for key in _KEPT}
     spec = {key: (pod.get("spec") or {}).get(key) for key in ("nodeName", "schedulingGates")}
     return {"metadata": metadata, "spec": spec, "status": pod.get("status") or {}}

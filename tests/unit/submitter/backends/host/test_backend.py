@@ -18,7 +18,12 @@ from submitter.backends import registry
 from submitter.backends.base import Backend, JobRef
 from submitter.backends.host import options as host_options
 from submitter.backends.host.backend import HostBackend
-from submitter.backends.host.processes import ProcessIdentity, boot_id, parse_identity, stat_of
+from submitter.backends.host.processes import (
+    ProcessIdentity,
+    parse_identity,
+    read_boot_id,
+    read_stat,
+)
 from submitter.common.errors import Forbidden, NoRoom, SubmitUnclear
 from submitter.config.settings import Pool
 from submitter.store.journal import Journal
@@ -225,10 +230,10 @@ def test_a_wrong_option_is_one_line(options: dict[str, object], words: str) -> N
 def test_each_make_has_its_variables(resource: str, variables: list[str]) -> None:
     pool = Pool(name="a", directory="/a", options={"gpus": 1, "gpu_resource": resource})
     options = host_options.load(pool)
-    assert host_options.offer(options, {})[resource] == "1"
-    assert host_options.environment(options, ["0"]) == variables
+    assert host_options.read_offer(options, {})[resource] == "1"
+    assert host_options.gpu_environment(options, ["0"]) == variables
     none = host_options.load(Pool(name="a", directory="/a"))
-    assert host_options.environment(none, []) == []
+    assert host_options.gpu_environment(none, []) == []
 
 
 def test_the_options_are_those_of_the_documentation() -> None:
@@ -335,10 +340,10 @@ def test_a_restarted_machine_ends_its_jobs(machine: Machine) -> None:
 
 
 def test_a_number_that_has_a_new_owner_is_left_alone(machine: Machine) -> None:
-    stat = stat_of(os.getpid())
+    stat = read_stat(os.getpid())
     assert stat is not None
     stranger = subprocess.Popen(["sleep", "1000"], start_new_session=True)
-    other = ProcessIdentity(stranger.pid, stat.start, boot_id())
+    other = ProcessIdentity(stranger.pid, stat.start, read_boot_id())
     ref = JobRef("job", str(other), "/nowhere")
     machine.host.cancel([ref], kill=False)
     machine.host.cancel([ref], kill=True)

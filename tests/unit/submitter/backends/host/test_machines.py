@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.backends.host.machines import FORGOTTEN_S, SILENT_S, Machines
+from submitter.backends.host.machines import DELETE_AFTER_S, TIMEOUT_S, Machines
 from submitter.common.errors import BackendUnavailable
 
 OFFER = {"cpu": "2", "memory": "4Gi", "pods": "10"}
@@ -32,35 +32,35 @@ def say(folder: Path, offer: object = OTHER, age_s: float = 0.0, name: str = "ot
 
 
 def test_one_alone_offers_what_it_has(machines: Machines, tmp_path: Path) -> None:
-    assert machines.offered() == OFFER
+    assert machines.read_offer() == OFFER
     assert json.loads((tmp_path / "machines" / os.uname().nodename).read_text()) == OFFER
-    assert machines.offered() == OFFER
+    assert machines.read_offer() == OFFER
     assert len(os.listdir(tmp_path / "machines")) == 1
 
 
 def test_several_offer_the_sum(machines: Machines, tmp_path: Path) -> None:
     say(tmp_path)
-    assert machines.offered() == {
+    assert machines.read_offer() == {
         "cpu": "3500m",
         "memory": str(5 * 2**30),
         "pods": "15",
         "nvidia.com/gpu": "2",
     }
-    assert [machines.most(name) for name in ("cpu", "nvidia.com/gpu", "x")] == [2000, 2, 0]
+    assert [machines.max_offered(name) for name in ("cpu", "nvidia.com/gpu", "x")] == [2000, 2, 0]
 
 
 def test_one_that_is_silent_is_left_out_and_forgotten_after_a_day(
     machines: Machines, tmp_path: Path
 ) -> None:
-    say(tmp_path, age_s=SILENT_S + 25)
-    assert machines.offered()["cpu"] == "3500m"
-    file = say(tmp_path, age_s=SILENT_S + 35)
-    assert machines.offered() == OFFER
-    assert machines.most("nvidia.com/gpu") == 2  # it may come back
-    say(tmp_path, age_s=FORGOTTEN_S + 10)
-    assert machines.offered() == OFFER
+    say(tmp_path, age_s=TIMEOUT_S + 25)
+    assert machines.read_offer()["cpu"] == "3500m"
+    file = say(tmp_path, age_s=TIMEOUT_S + 35)
+    assert machines.read_offer() == OFFER
+    assert machines.max_offered("nvidia.com/gpu") == 2  # it may come back
+    say(tmp_path, age_s=DELETE_AFTER_S + 10)
+    assert machines.read_offer() == OFFER
     assert not file.exists()
-    assert machines.most("nvidia.com/gpu") == 0
+    assert machines.max_offered("nvidia.com/gpu") == 0
 
 
 @pytest.mark.parametrize("wrong", [[], {"cpu": "many"}, {"cpu": 2}, None])
@@ -69,16 +69,16 @@ def test_what_cannot_be_read_counts_for_nothing(
 ) -> None:
     say(tmp_path, wrong)
     (tmp_path / "machines" / ".draft").touch()
-    assert machines.offered() == {"cpu": "2000m", "memory": str(4 * 2**30), "pods": "10"}
+    assert machines.read_offer() == {"cpu": "2000m", "memory": str(4 * 2**30), "pods": "10"}
 
 
 def test_without_a_directory_it_speaks_for_itself(tmp_path: Path) -> None:
     machines = Machines(str(tmp_path / "nowhere"), OFFER, 10)
-    assert machines.offered() == OFFER
-    assert machines.most("cpu") == 2000
+    assert machines.read_offer() == OFFER
+    assert machines.max_offered("cpu") == 2000
 
 
 def test_what_cannot_be_told_is_not_guessed(machines: Machines, tmp_path: Path) -> None:
     (tmp_path / "machines").touch()
     with pytest.raises(BackendUnavailable, match="what its machines offer cannot be told: Not a"):
-        machines.offered()
+        machines.read_offer()

@@ -37,8 +37,8 @@ def logs(cluster: Cluster) -> PodLogs:
     return PodLogs(cast(Api, cluster))
 
 
-def bring(logs: PodLogs, directory: Path) -> bool:
-    return logs.bring("pod", str(directory), "main", 0, now=True)
+def fetch(logs: PodLogs, directory: Path) -> bool:
+    return logs.fetch("pod", str(directory), "main", 0, now=True)
 
 
 def text(directory: Path) -> str:
@@ -51,9 +51,9 @@ def index(directory: Path) -> list[str]:
 
 def test_what_is_new_is_appended(cluster: Cluster, logs: PodLogs, tmp_path: Path) -> None:
     cluster.lines = ["2026-11-19T05:00:01.5Z one", "2026-11-19T05:00:02Z two"]
-    assert bring(logs, tmp_path)
+    assert fetch(logs, tmp_path)
     cluster.lines = ["2026-11-19T05:00:02Z two", "2026-11-19T05:00:02Z three"]
-    assert bring(logs, tmp_path)
+    assert fetch(logs, tmp_path)
     assert text(tmp_path) == "one\ntwo\nthree\n"
     assert cluster.asked[1]["sinceTime"] == "2026-11-19T05:00:02Z"
 
@@ -64,8 +64,8 @@ def test_nodes_may_have_any_time_zone(
 ) -> None:
     local = {"+01:00": "19T06:00", "-11:30": "18T17:30", "Z": "19T05:00"}[zone]
     cluster.lines = [f"2026-11-{local}:01.25{zone} one", f"2026-11-{local}:02.25{zone} two"]
-    assert bring(logs, tmp_path)
-    assert bring(logs, tmp_path)
+    assert fetch(logs, tmp_path)
+    assert fetch(logs, tmp_path)
     assert text(tmp_path) == "one\ntwo\n"
     assert index(tmp_path)[:2] == [f"{FIRST} 4", f"{FIRST + 1} 8"]
     assert cluster.asked[1]["sinceTime"] == "2026-11-19T05:00:02.25Z"
@@ -84,10 +84,10 @@ def test_a_node_that_has_no_log_says_so_in_its_place(
     cluster: Cluster, logs: PodLogs, tmp_path: Path, words: str
 ) -> None:
     cluster.lines = [words]
-    assert not bring(logs, tmp_path)
+    assert not fetch(logs, tmp_path)
     assert not (tmp_path / "logs" / "main.0.log").exists()
     cluster.lines = ["2026-11-19T05:00:01Z one", words, "2026-11-19T05:00:02Z two"]
-    assert bring(logs, tmp_path)
+    assert fetch(logs, tmp_path)
     assert text(tmp_path) == "one\ntwo\n"
 
 
@@ -95,5 +95,5 @@ def test_a_container_that_says_nothing_has_a_log(
     cluster: Cluster, logs: PodLogs, tmp_path: Path
 ) -> None:
     cluster.lines = []
-    assert bring(logs, tmp_path)
+    assert fetch(logs, tmp_path)
     assert text(tmp_path) == ""

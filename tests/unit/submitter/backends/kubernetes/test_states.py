@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from submitter.backends.kubernetes import states
-from submitter.backends.kubernetes.capacity import of_nodes, of_quota
+from submitter.backends.kubernetes.capacity import parse_quota, sum_nodes
 from templates.job.records import JobState, fold, parse_lines
 
 JOB = "job-6dab9b0e-8b6c-4d3c-8adf-9f04d2a7b987"
@@ -34,10 +34,10 @@ def container(restarts: int = 0, last: Any = None, **state: Any) -> dict[str, An
 
 def folded(*pods: dict[str, Any]) -> JobState:
     text = "".join(
-        f"interlink1 job={JOB} run={states.run_of(one)} stream={line.stream} n={line.number} at=5 "
-        f"{line.values} ;\n"
+        f"interlink1 job={JOB} run={states.read_run(one)} stream={line.stream} "
+        f"n={line.number} at=5 {line.values} ;\n"
         for one in pods
-        for line in states.lines(one)
+        for line in states.read_records(one)
     )
     return fold(parse_lines(text.encode()))
 
@@ -49,16 +49,16 @@ def ended(code: int, **more: Any) -> dict[str, Any]:
 def test_a_pod_that_waits_for_a_node_has_the_schedulers_words() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
     waits = pod("Pending", startTime=None, conditions=[{**condition, "message": "0/3 nodes"}])
-    seen = states.observation(waits)
+    seen = states.observe(waits)
     assert (seen.phase, seen.reason, seen.message) == ("queued", "Unschedulable", "0/3 nodes")
-    assert not [*states.lines(waits)]
+    assert not [*states.read_records(waits)]
 
 
 def test_a_pod_that_waits_in_a_queue_of_the_clusters_says_what_holds_it() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}
     waits = pod("Pending", startTime=None, conditions=[{**condition, "message": "it is gated"}])
     waits["spec"] = {"schedulingGates": [{"name": "kueue.x-k8s.io/admission"}]}
-    seen = states.observation(waits)
+    seen = states.observe(waits)
     assert (seen.phase, seen.reason) == ("queued", "SchedulingGated")
     assert seen.message == "it is gated: kueue.x-k8s.io/admission"
 
@@ -85,7 +85,7 @@ def test_a_container_that_an_evicted_pods_node_has_lost() -> None:
     assert (main.state, main.restarts, main.end.exit_code) == ("terminated", 1, 137)
     assert main.end.reason == "ContainerStatusUnknown"
     assert main.end.message == "Evicted: too large: could not be located"
-    assert states.observation(over).exit_code == 137
+    assert states.observe(over).exit_code == 137
 
 
 def test_a_life() -> None:
@@ -99,7 +99,7 @@ def test_a_life() -> None:
     assert (end.exit_code, end.reason, end.message) == (7, "Error", "ä")
     assert end.finished_ms - end.started_ms == 2000
     assert (state.exit_code, state.finished_ms) == (7, 5)
-    seen = states.observation(over)
+    seen = states.observe(over)
     assert (seen.phase, seen.exit_code, seen.at_ms) == ("ended", 7, end.finished_ms)
 
 
@@ -113,7 +113,7 @@ def test_a_restart_that_nobody_saw_is_known_by_the_last_end() -> None:
 
 def test_a_pod_that_was_evicted_says_so() -> None:
     evicted = pod("Failed", reason="Evicted", message="disk pressure")
-    assert states.observation(evicted).message == "Evicted: disk pressure"
+    assert states.observe(evicted).message == "Evicted: disk pressure"
     assert folded(evicted).message == "Evicted: disk pressure"
     assert folded(evicted).exit_code == 1
 
@@ -130,21 +130,21 @@ def test_containers_that_end_because_the_pod_does_say_why() -> None:
 
 
 def test_a_pod_that_is_gone() -> None:
-    gone = states.deleted(pod("Running", container(running={"startedAt": BEGIN})))
+    gone = states.observe_deleted(pod("Running", container(running={"startedAt": BEGIN})))
     assert (gone.phase, gone.exit_code) == ("ended", 137)
     assert gone.message == "the pod was deleted in the site's cluster"
-    assert states.deleted(pod("Succeeded", container(terminated=ended(0)))).exit_code == 0
+    assert states.observe_deleted(pod("Succeeded", container(terminated=ended(0)))).exit_code == 0
 
 
 @pytest.mark.parametrize("kind", ["DisruptionTarget", "TerminationTarget"])
 def test_a_pod_that_the_cluster_ends_says_why(kind: str) -> None:
     condition = {"type": kind, "status": "True", "reason": "Preempted", "message": "for another"}
     runs = pod("Running", container(running={"startedAt": BEGIN}), conditions=[condition])
-    assert states.deleted(runs).message == "Preempted: for another"
+    assert states.observe_deleted(runs).message == "Preempted: for another"
     over = pod("Failed", container(terminated=ended(143)), conditions=[condition])
-    assert states.observation(over).message == "Preempted: for another"
+    assert states.observe(over).message == "Preempted: for another"
     over["status"]["conditions"][0]["status"] = "False"
-    assert states.observation(over).message == ""
+    assert states.observe(over).message == ""
 
 
 # --- what is offered ------------------------------------------------------------------------------
@@ -161,7 +161,7 @@ def test_a_quota() -> None:
         "requests.storage": "1Ti",
         "count/secrets": "7",
     }
-    assert of_quota(hard) == {"cpu": "8", "memory": "4Gi", "pods": "5", "nvidia.com/gpu": "2"}
+    assert parse_quota(hard) == {"cpu": "8", "memory": "4Gi", "pods": "5", "nvidia.com/gpu": "2"}
 
 
 def node(ready: str, unschedulable: bool = False, **allocatable: str) -> dict[str, Any]:
@@ -179,4 +179,4 @@ def test_nodes_that_take_pods_are_added_up() -> None:
         node("Unknown", cpu="64"),
         node("True", True, cpu="64"),
     ]
-    assert of_nodes(nodes) == {"cpu": "3500m", "memory": str(1536 * 2**20), "pods": "220"}
+    assert sum_nodes(nodes) == {"cpu": "3500m", "memory": str(1536 * 2**20), "pods": "220"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from submitter.backends.host.processes import Suspect
+from submitter.backends.host.processes import JobProcesses
 from submitter.backends.podman.backend import PodmanBackend
 from submitter.common.errors import BackendUnavailable
 from submitter.config.settings import Pool
@@ -54,7 +54,7 @@ def test_the_ends_of_a_thousand_jobs_cost_as_many_calls_as_that_of_one(tmp_path:
     rows = [f"id{number} {tmp_path}/jobs/{name}" for number, name in enumerate(names)]
     (tmp_path / "containers").write_text("\n".join([*rows, f"foreign {tmp_path}/other/jobs/x"]))
     (tmp_path / "pods").write_text(f"pod {tmp_path}/jobs/job-7\n")
-    gone = podman.end({name: Suspect(None, "") for name in names})
+    gone = podman.kill_jobs({name: JobProcesses(None, "") for name in names})
     assert gone == set(names)
     calls = asked(tmp_path)
     assert [line.split(" -")[0] for line in calls] == ["pod ps", "pod rm", "ps", "rm"]
