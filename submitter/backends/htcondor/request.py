@@ -129,7 +129,7 @@ def _shared_commands(job: Job, directory: str, pool: Pool) -> dict[str, str]:
         spool=quote(f"{pool.directory}/spool"),
         bash=quote(pool.build.script.bash),
     )
-    words = [
+    arguments = [
         "-c",
         submit_file.escape_macros(stub.replace("\n", "; ")),
         "interlink",
@@ -139,7 +139,7 @@ def _shared_commands(job: Job, directory: str, pool: Pool) -> dict[str, str]:
         "executable": submit_file.escape_macros(pool.build.script.bash),
         "transfer_executable": "false",
         "should_transfer_files": "NO",
-        "arguments": submit_file.format_arguments(words),
+        "arguments": submit_file.format_arguments(arguments),
         "output": submit_file.escape_macros(f"{directory}/output"),
         "error": submit_file.escape_macros(f"{directory}/output"),
     }

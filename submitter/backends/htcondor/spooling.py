@@ -34,7 +34,7 @@ RELEASE_TIMEOUT_S = 60  # a successful condor_submit releases its job at once
 
 
 class OutputFetcher:
-    """Fetches the output of a pool's jobs, and remembers what this process has fetched."""
+    """The output of a pool's jobs, and what this process has fetched of it."""
 
     def __init__(self, commands: HTCondorCommands, own_jobs: str, stream: bool) -> None:
         self._commands = commands

@@ -78,9 +78,9 @@ def quote_string(text: str) -> str:
     return f'"{escape_macros(escaped)}"'
 
 
-def format_arguments(words: Iterable[str]) -> str:
+def format_arguments(values: Iterable[str]) -> str:
     """Quote arguments for the job's program; their macros have to be escaped before."""
-    quoted = ["'" + word.replace("'", "''").replace('"', '""') + "'" for word in words]
+    quoted = ["'" + value.replace("'", "''").replace('"', '""') + "'" for value in values]
     return '"' + " ".join(quoted) + '"'
 
 

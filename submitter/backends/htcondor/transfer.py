@@ -107,7 +107,7 @@ def read_frame(file: BinaryIO) -> Optional[Frame]:
 
 
 class StreamUnpacker:
-    """Unpacks the streams of a pool's jobs, and remembers how far this process has read them."""
+    """The streams of a pool's jobs, and how far this process has unpacked them."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal

@@ -66,11 +66,11 @@ class PodLogs:
 
     def _append(self, pod: str, container: str, path: str, query: dict[str, str]) -> bool:
         position = _read_position(path)
-        asked = {"container": container, "timestamps": "true", **query}
+        parameters = {"container": container, "timestamps": "true", **query}
         if position.last:
-            asked["sinceTime"] = position.last
+            parameters["sinceTime"] = position.last
         try:
-            written = _append_new(path, position, self._api.log(pod, asked))
+            written = _append_new(path, position, self._api.log(pod, parameters))
         except ApiRefused:
             written = None
         if written is None:  # it has not begun, or is gone, or its node does not know it yet

@@ -230,8 +230,8 @@ def count_gpus(flags: Flags) -> int:
     nodes = _parse_minimum(flags.get("nodes"))
     if flags.get("gpus-per-node"):
         return _sum_counts(flags["gpus-per-node"] or "") * nodes
-    asked = parse_gres(flags.get("gres") or "")
-    return nodes * sum(n for name, n in asked.items() if name.partition(":")[0] == "gpu")
+    requested = parse_gres(flags.get("gres") or "")
+    return nodes * sum(n for name, n in requested.items() if name.partition(":")[0] == "gpu")
 
 
 def parse_gres(text: str) -> dict[str, int]:

@@ -159,8 +159,8 @@ def _find_misfits(flavor: Flavor, job: Job, own: Flags, needs: RequestedResource
     if wanted and wanted != flavor.name:
         yield "is not the one that the annotation flavor names"
     for name in _FLAVOR_FLAGS:
-        has, asked = getattr(flavor, name), own.get(name)
-        if has and asked and asked != has:
+        has, requested = getattr(flavor, name), own.get(name)
+        if has and requested and requested != has:
             yield f"has {name} {has}"
     if flavor.max_cpu is not None and needs.cpu_milli > cpu_milli(flavor.max_cpu):
         yield f"gives at most {flavor.max_cpu} cores"
@@ -176,13 +176,13 @@ def _find_misfits(flavor: Flavor, job: Job, own: Flags, needs: RequestedResource
 
 def _check_policy(job: Job, needs: RequestedResources, pool: Pool) -> None:
     """Apply the pool's limits to what flags request, too."""
-    asked = job._replace(
+    requested = job._replace(
         cpu_milli=needs.cpu_milli,
         memory_bytes=max(job.memory_bytes, needs.memory_bytes),
         gpus={"gpus": needs.gpus},
         wall_time_s=needs.wall_time_s or None,
     )
-    policy.check(asked, pool.policy)
+    policy.check(requested, pool.policy)
 
 
 def _add_time_limit(options: Flags, job: Job, flavor: Flavor, site: Options) -> Flags:

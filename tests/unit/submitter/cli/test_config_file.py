@@ -181,7 +181,7 @@ def test_the_build_configuration_may_be_an_older_file(tmp_path: Path) -> None:
             with_pool(backend="hots"),
             "pools[0].backend: unknown batch system (did you mean host?)",
         ),
-        (with_pool(backend="pbs"), "pools[0].backend: unknown batch system (known here: host"),
+        (with_pool(backend="abacus"), "pools[0].backend: unknown batch system (known here: host"),
         (with_pool(bakend="host"), "pools[0].bakend: unknown key (did you mean backend?)"),
         (with_pool(policy={"cpus": 1}), "pools[0].policy.cpus: unknown key (did you mean cpu?)"),
         (with_pool(policy={"gpus": -1}), "pools[0].policy.gpus: must be from 0 to 2147483647"),
