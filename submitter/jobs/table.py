@@ -16,7 +16,7 @@ from submitter.jobs.job_status import SchedulerView, is_over, status_of
 from submitter.store.journal import Tombstone
 from templates.job.model import Job
 from templates.job.records import JobState, Record, fold
-from templates.job.status import ENDED, JobIdentity, JobStatus
+from templates.job.status import ENDED, JobIdentity, JobStatus, accepted_status
 from templates.protocol.publications import dump_status
 
 
