@@ -86,10 +86,13 @@ def test_a_container_that_is_told_to_end_can_do_so_in_its_own_way(every_site: Si
 AWAIT = """
 set -m
 stop='' seen=''
-pause() { read -rt 0.005 <> <(:); }
+exec 9<> <(:)
+pause() { read -r -t "$1" -u 9 _; }
 react() { :; }
 on_term() { caught=1 stop=1; }
 trap on_term TERM
+"""
+STORM = """
 for ((n = 0; n < 50; n++)); do
     (trap 'exit 0' TERM; sleep 0.02) & child=$!
     (set +m; while kill -TERM $$; do :; done) & stormy=$!
@@ -101,16 +104,52 @@ done 2>/dev/null
 trap - TERM
 echo $seen
 """
+TOGETHER = """
+sleep 600 & sibling=$!
+trap 'kill -KILL "$sibling"' EXIT
+for ((n = 0; n < 20; n++)); do
+    (trap - TERM EXIT; pause 0.02; kill -TERM $$; exit 7) & child=$!
+    await "$child" react
+    seen+=" $code"
+done
+echo $seen
+"""
+
+
+def await_in(script: str) -> list[str]:
+    """Run a script that has ``await`` and what it calls; the words that it prints."""
+    job = build(manifests(pod(sh("true"))), BuildConfig(runtime=Runtime(name="host")))
+    functions = re.findall(
+        r"^(?:await|until_gone)\(\) \{.*?^\}.*?$", job.script, re.DOTALL | re.MULTILINE
+    )
+    with subprocess.Popen(
+        ["bash", "-c", "\n".join(functions) + AWAIT + script],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        try:
+            return running.communicate(timeout=30)[0].split()
+        finally:
+            for process in everyone_below(running.pid):
+                send(process, signal.SIGKILL)
 
 
 def test_a_signal_that_comes_after_the_end_is_not_the_exit_code() -> None:
     """Those who are to end are told again and again, also when their containers just have."""
-    job = build(manifests(pod(sh("true"))), BuildConfig(runtime=Runtime(name="host")))
-    (function,) = re.findall(r"^await\(\) \{.*?^\}$", job.script, re.DOTALL | re.MULTILINE)
-    done = subprocess.run(
-        ["bash", "-c", function + AWAIT], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert set(done.stdout.split()) == {"0"}
+    assert await_in(STORM) == ["0"] * 50
+
+
+def test_the_exit_code_is_kept_when_the_signal_comes_with_the_end() -> None:
+    """On one processor, where nothing wakes the shell before the child has ended as well."""
+    processors, policy = os.sched_getaffinity(0), os.sched_getscheduler(0)
+    os.sched_setaffinity(0, {min(processors)})
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    try:
+        assert await_in(TOGETHER) == ["7"] * 20
+    finally:
+        os.sched_setscheduler(0, policy, os.sched_param(0))
+        os.sched_setaffinity(0, processors)
 
 
 def test_a_container_that_ignores_it_is_killed_after_the_grace_period(every_site: Site) -> None:
@@ -265,6 +304,11 @@ def test_sidecars_go_last_when_the_pod_is_ended(site: Site) -> None:
 
 def everyone(running: Running) -> list[int]:
     """Every process of the job's script and all below it."""
+    return everyone_below(running.script_pid())
+
+
+def everyone_below(root: int) -> list[int]:
+    """Return a process and all below it."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         try:
@@ -272,7 +316,7 @@ def everyone(running: Running) -> list[int]:
             parents[int(entry.name)] = int(fields[1])
         except (OSError, ValueError):
             continue
-    members = {running.script_pid()}
+    members = {root}
     while True:
         more = {pid for pid, parent in parents.items() if parent in members} - members
         if not more:
