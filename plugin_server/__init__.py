@@ -1,4 +1,6 @@
-"""What interLink calls its plugin: an HTTP server that hands pods to submitters, over NATS.
+"""The plugin that interLink calls: an HTTP server that hands pods to submitters over NATS.
 
-HTTP stops at ``api.py``; NATS stops at ``gateway.py``; asyncio stops at ``bridge.py``.
+Here stand only the modules that gunicorn and the command line name.
+
+Touches: files, gunicorn, prometheus_client.
 """

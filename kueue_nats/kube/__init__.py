@@ -1,4 +1,6 @@
 """The Kubernetes API as the operator uses it, and the lease that lets one operator write.
 
-Touches the network and the clock. Plans nothing.
+Plans nothing. The lease is given the time.
+
+Touches: network.
 """

@@ -1,4 +1,6 @@
 """One round: read the cluster, plan, apply the difference in a safe order, report, requeue.
 
-Touches the cluster through ``kube`` alone. No threads, no loop.
+Reaches the cluster through ``kube`` alone.
+
+Touches: log.
 """

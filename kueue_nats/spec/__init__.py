@@ -1,5 +1,6 @@
 """The operator's errors and settings, and the MasterQueue as a value.
 
-Pure but for ``settings``, which reads its file and the environment. No clock, no network, no
-threads, no loop.
+Only ``settings`` reads its file and the environment.
+
+Touches: environment, files.
 """

@@ -1,4 +1,6 @@
 """The status of a MasterQueue, and events: conditions and tables, from what a round has found.
 
-Pure but for the date of a condition.
+Events get random names.
+
+Touches: random.
 """

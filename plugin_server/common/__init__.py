@@ -1,4 +1,4 @@
-"""The plugin's errors and settings.
+"""The plugin's errors and settings, and a thread that calls a function periodically.
 
-Reads the settings file and the environment; no clock, no network, no threads, no loop.
+Touches: environment, files, log, threads.
 """

@@ -1,5 +1,7 @@
 """HTTP: Flask's views, and what answers in front of them.
 
-The only room that knows Flask, status codes and headers. No decisions: it reads a request, calls
+The only room that knows Flask, status codes and headers. Decides nothing: it reads a request, calls
 a use case, writes the response.
+
+Touches: clock, flask, log, network.
 """

@@ -1,4 +1,6 @@
-"""What the plugin reads from and writes to Kubernetes, in threads of its own that poll.
+"""What the plugin reads from and writes to Kubernetes: orphans, and terminal statuses.
 
-May touch the network, the clock and threads; never the loop.
+Runs in threads of its own, which poll.
+
+Touches: clock, log, network.
 """

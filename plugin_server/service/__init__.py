@@ -1,4 +1,6 @@
-"""All parts put together, from start to stop, and what they count.
+"""All parts put together, from start to stop, and the metrics.
 
 Knows neither HTTP nor gunicorn.
+
+Touches: clock, log, prometheus_client.
 """

@@ -1,5 +1,6 @@
 """The submitter's settings and its policy, as values.
 
-Pure: no files, no clock, no network, no threads, no loop; variables are read by ``settings``
-alone.
+``settings`` reads the environment and the number of this process.
+
+Touches: environment, processes.
 """

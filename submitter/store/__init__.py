@@ -1,4 +1,6 @@
 """The pool's directory: accepted jobs, journal, spool, logs.
 
-Touches files and the clock, in whatever thread calls. No network, no processes, no loop.
+Called in any thread.
+
+Touches: clock, files, log, random, threads.
 """

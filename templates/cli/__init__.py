@@ -1,4 +1,6 @@
 """The two command lines that come with the shared library: render-pod and nats-site.
 
-May touch files, the environment and processes. No program imports it.
+No program imports it.
+
+Touches: clock, files, nkeys, processes, programs, random.
 """

@@ -1,4 +1,6 @@
 """A small client of the Kubernetes API: credentials, calls, pages, errors in one line.
 
-Touches the network, and reads the files of credentials. Knows no kind of object.
+Knows no kind of object.
+
+Touches: files, kubernetes, network, urllib3, yaml.
 """

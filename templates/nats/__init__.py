@@ -1,5 +1,6 @@
 """The connection to NATS: requests and replies, large messages in chunks, subjects, permissions.
 
-Touches the network and the clock, in the asyncio loop of whoever calls; reads credentials from
-files. Starts no thread, and knows nothing of pods or jobs.
+Runs in the asyncio loop of its caller and starts no thread. Knows nothing of pods or jobs.
+
+Touches: clock, files, log, loop, nats, network, random.
 """

@@ -1,4 +1,6 @@
-"""What the mains of all programs share: NATS settings, logging, signals, exit codes, health port.
+"""What the mains of all programs share: NATS settings, logging, signals, exit codes.
 
-May touch the log, signals, sockets and threads. Knows nothing of pods, jobs or messages.
+Knows nothing of pods, jobs or messages.
+
+Touches: files, log, loop, processes.
 """

@@ -1,4 +1,4 @@
 """The BuildConfig: what a site says about how scripts are built for it.
 
-Pure: no files, no clock, no network, no threads, no loop.
+Touches: nothing.
 """

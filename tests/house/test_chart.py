@@ -17,7 +17,7 @@ from kueue_nats.operator import metrics as kueue_metrics
 from plugin_server.common.settings import load
 from plugin_server.http.app import create_app
 from scripts.lib.chart import readme
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 CHART = REPO / "chart"
 TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")

@@ -18,7 +18,7 @@ from templates.settings.reference import Key
 from templates.site import build_config
 from tests.e2e.row import RUNTIMES
 from tests.e2e.rows import ROWS
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 DOCUMENT = REPO / "docs" / "build-config.md"
 

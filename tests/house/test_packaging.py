@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import templates
-from tests.house.test_layering import REPO, packages
+from tests.support.sources import REPO, packages
 
 # Folders with Python in them that are not for installing.
 NOT_INSTALLED = {"tests", "build", "dist"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 TEXT = (REPO / "README.md").read_text(encoding="utf-8")
 OURS = ("scripts/", ".ci/", "./")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from templates import __version__
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 pytestmark = pytest.mark.install
 

@@ -558,7 +558,7 @@ def test_a_removed_site_is_out_as_soon_as_the_server_reloads(tmp_path: Path) -> 
 
 @pytest.mark.install
 def test_the_script_runs(tmp_path: Path) -> None:
-    from tests.house.test_layering import REPO
+    from tests.support.sources import REPO
 
     script = str(REPO / "scripts" / "nats-site")
     done = subprocess.run([script, "list"], cwd=tmp_path, capture_output=True, check=False)

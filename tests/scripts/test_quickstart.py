@@ -17,7 +17,7 @@ from typing import Optional
 import pytest
 
 from scripts.lib.interlink import free_port
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 from tests.support.processes import left
 from tests.unit.submitter.rig import eventually
 

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 from tests.support.nats_server import NatsServer, program
 from tests.unit.submitter.rig import Centre, eventually
 

@@ -1,4 +1,4 @@
 """The machine that the submitter lives on: a queue, locks and processes.
 
-Starts and signals processes. No NATS, no loop.
+Touches: clock, files, processes, programs, random.
 """

@@ -1,4 +1,6 @@
 """HTCondor: condor_submit, condor_q, condor_history, condor_rm; local, or at a remote CE.
 
-Runs commands; reads and writes in a job's own directory. No NATS, no loop.
+Reads and writes in a job's own directory.
+
+Touches: clock, files, log, random.
 """

@@ -1,4 +1,4 @@
 """The host backend with containers: removes them besides killing processes.
 
-Runs podman. No NATS, no loop.
+Touches: files, processes, programs.
 """

@@ -1,4 +1,6 @@
 """Slurm: sbatch, squeue, sacct, scancel, scontrol.
 
-Runs commands; looks at a job's own directory. No NATS, no loop.
+Looks at files of a job's own directory.
+
+Touches: clock, files.
 """

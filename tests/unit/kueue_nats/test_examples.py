@@ -11,7 +11,7 @@ import yaml
 
 from kueue_nats.operator.metrics import Metrics
 from kueue_nats.spec import masterqueue, settings
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 from tests.unit.kueue_nats.masters import manifest
 
 PAGE = (REPO / "docs" / "kueue.md").read_text(encoding="utf-8")

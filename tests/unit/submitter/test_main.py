@@ -14,7 +14,7 @@ import pytest
 from submitter.cli.config_file import EXAMPLE, load
 from submitter.main import main
 from templates import __version__
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 # A service of a few lines in the place of the real one, to see how it is started and ended.
 PROGRAM = """

@@ -17,7 +17,7 @@ from kueue_nats.spec.settings import (
     own_namespace,
 )
 from templates.common.errors import ConfigError
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 PAGE = REPO / "docs" / "kueue-settings.md"
 

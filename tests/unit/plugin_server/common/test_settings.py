@@ -10,7 +10,7 @@ import pytest
 from plugin_server.common.settings import bind_address, keys, load, variable
 from templates.common.errors import ConfigError
 from templates.program.settings import link_settings
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 SERVERS = {"INTERLINK_NATS_SERVERS": "wss://one:443, nats://two:4222"}
 PAGE = REPO / "docs" / "plugin-settings.md"

@@ -22,7 +22,7 @@ from submitter.cli.report import Report
 from submitter.config.settings import Pool
 from templates.nats import subjects
 from templates.site.build_config import BuildConfig, Runtime, Script
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 from tests.support import oidc
 from tests.support.nats_server import NatsServer
 from tests.support.nats_users import Site

@@ -15,7 +15,7 @@ from submitter.backends.htcondor.submit_file import NEVER
 from submitter.cli.config_file import load
 from templates.settings.reference import keys
 from tests.house.test_docs import default_of
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 TEXT = (REPO / "docs" / "htcondor.md").read_text(encoding="utf-8")
 

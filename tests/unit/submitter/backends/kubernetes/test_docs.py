@@ -16,7 +16,7 @@ from templates.common.errors import ConfigError
 from templates.settings.reference import keys
 from templates.site.build_config import BuildConfig, Runtime
 from tests.house.test_docs import default_of
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 TEXT = (REPO / "docs" / "kubernetes.md").read_text(encoding="utf-8")
 

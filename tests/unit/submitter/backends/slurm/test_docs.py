@@ -19,7 +19,7 @@ from templates.settings.reference import keys
 from templates.site import file as build_config_file
 from templates.site.legacy import REFUSED, UNDERSTOOD
 from tests.house.test_docs import default_of
-from tests.house.test_layering import REPO
+from tests.support.sources import REPO
 
 TEXT = (REPO / "docs" / "slurm.md").read_text(encoding="utf-8")
 
