@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import templates
-from tests.support.sources import REPO, packages
+from tests.support.sources import REPO, modules, packages
 
 # Folders with Python in them that are not for installing.
 NOT_INSTALLED = {"tests", "build", "dist"}
@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
     copy = tmp_path_factory.mktemp("sources")
     for name in ("setup.py", "setup.cfg", "README.md", "LICENSE"):
         shutil.copy(REPO / name, copy)
-    for top in sorted({name.partition(".")[0] for name in packages()}):
+    for top in packages():
         shutil.copytree(REPO / top, copy / top, ignore=shutil.ignore_patterns("__pycache__"))
     # Without isolation setuptools comes from this environment, so that no network is needed.
     command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--use-pep517"]
@@ -45,16 +45,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
 
 def test_every_package_is_listed() -> None:
     tops = [p for p in REPO.iterdir() if p.is_dir() and p.name not in NOT_INSTALLED]
-    found = [init.parent for top in tops for init in top.rglob("__init__.py")]
-    names = {path.relative_to(REPO).as_posix().replace("/", ".") for path in found}
-    assert names == set(packages())
+    found = [init.parent for top in tops for init in top.glob("__init__.py")]
+    assert {path.name for path in found} == set(packages())
+
+
+def test_every_folder_of_modules_is_a_package() -> None:
+    """One without ``__init__.py`` would be left out of what gets installed."""
+    assert {path.parent for path in modules() if not (path.parent / "__init__.py").exists()} == set()
 
 
 def test_the_wheel_has_every_module_and_every_data_file(wheel: zipfile.ZipFile) -> None:
     wanted = {
         path.relative_to(REPO).as_posix()
         for name in packages()
-        for path in (REPO / name.replace(".", "/")).rglob("*")
+        for path in (REPO / name).rglob("*")
         if path.suffix in {".py", ".j2"} or path.name == "py.typed"
     }
     assert wanted - set(wheel.namelist()) == set()
@@ -62,7 +66,7 @@ def test_the_wheel_has_every_module_and_every_data_file(wheel: zipfile.ZipFile) 
 
 def test_the_wheel_has_nothing_but_our_packages(wheel: zipfile.ZipFile) -> None:
     tops = {name.partition("/")[0] for name in wheel.namelist()}
-    ours = {name.partition(".")[0] for name in packages()}
+    ours = set(packages())
     assert {top for top in tops - ours if not top.endswith(".dist-info")} == set()
 
 
@@ -100,5 +104,5 @@ def test_ruff_and_setup_agree_on_the_oldest_python() -> None:
 
 
 def test_every_package_says_that_it_is_typed() -> None:
-    tops = {name.partition(".")[0] for name in packages()}
+    tops = set(packages())
     assert [top for top in tops if not Path(REPO / top / "py.typed").exists()] == []

@@ -37,12 +37,19 @@ class Plan:
     """The rooms of all packages: folders that end in a slash."""
 
     def __init__(self, rooms: Rooms, modules: Sources) -> None:
-        self.places = {
-            name: Place(name, rank)
-            for package, ranks in rooms.items()
-            for rank, entries in enumerate(ranks)
-            for name in (f"{package}/{entry}/".replace("//", "/") for entry in entries)
-        }
+        folders = sorted({folder_of(source.label) for source in modules})
+        self.places: dict[str, Place] = {}
+        for package, ranks in rooms.items():
+            entries = [entry for rank in ranks for entry in rank]
+            named = {room(package, entry) for entry in entries if not entry.endswith("/*")}
+            others = [folder for folder in folders if folder not in named]
+            for height, rank in enumerate(ranks):
+                for entry in rank:
+                    found = [room(package, entry)]
+                    if entry.endswith("/*"):
+                        above = room(package, entry.removesuffix("/*"))
+                        found = [one for one in others if folder_of(one[:-1]) == above]
+                    self.places.update((name, Place(name, height)) for name in found)
         self._labels = {dotted(source.label): source.label for source in modules}
 
     def place(self, label: str) -> Place | None:
@@ -54,6 +61,10 @@ class Plan:
         while name and name not in self._labels:
             name = name.rpartition(".")[0]
         return self._labels.get(name)
+
+
+def room(package: str, entry: str) -> str:
+    return f"{package}/{entry}/".replace("//", "/")
 
 
 def folder_of(label: str) -> str:
@@ -318,7 +329,7 @@ def promised(docstring: str) -> list[str] | None:
 def docstrings(modules: Sources, rooms: Rooms) -> dict[str, str]:
     """Return the docstring of each room, from low to high."""
     inits = {s.label: ast.get_docstring(s.tree) or "" for s in modules if not has_code(s)}
-    return {name: inits.get(f"{name}__init__.py", "") for name in Plan(rooms, ()).places}
+    return {name: inits.get(f"{name}__init__.py", "") for name in Plan(rooms, modules).places}
 
 
 def broken_promises(modules: Sources, rooms: Rooms) -> list[str]:
@@ -355,10 +366,10 @@ def rows(page: str, heading: str) -> list[str]:
     return [line for line in section.splitlines() if line.startswith("| `")]
 
 
-def row(room: str, docstring: str) -> str:
+def row(name: str, docstring: str) -> str:
     """Return a room's row in docs/architecture.md: its first paragraph, and what it touches."""
     purpose = " ".join(docstring.partition("\n\n")[0].replace("``", "`").split())
-    return f"| `{room}` | {purpose} | {', '.join(promised(docstring) or ['nothing'])} |"
+    return f"| `{name}` | {purpose} | {', '.join(promised(docstring) or ['nothing'])} |"
 
 
 # --- the tests ------------------------------------------------------------------------------------
@@ -402,10 +413,10 @@ def test_exceptions_are_needed() -> None:
 
 
 def test_promises_are_in_words_that_are_known() -> None:
-    ours = {name.partition(".")[0] for name in packages()}
+    ours = packages()
     odd = [
-        f"{room} {word}"
-        for room, text in docstrings(sources(), ROOMS).items()
+        f"{name} {word}"
+        for name, text in docstrings(sources(), ROOMS).items()
         for word in promised(text) or ()
         if word in ours or (word not in WORDS and word in sys.stdlib_module_names)
     ]
@@ -422,7 +433,7 @@ def test_the_readme_has_the_rooms_from_low_to_high() -> None:
 
 def test_the_page_has_the_docstrings_of_rooms() -> None:
     page = (REPO / "docs/architecture.md").read_text(encoding="utf-8")
-    expected = [row(room, text) for room, text in docstrings(sources(), ROOMS).items()]
+    expected = [row(*one) for one in docstrings(sources(), ROOMS).items()]
     assert rows(page, "The rooms") == expected
 
 
@@ -455,7 +466,7 @@ def test_it_finds_modules_without_a_room_and_rooms_without_a_module() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "text", "found"),
+    ("place", "text", "found"),
     [
         ("low", "from templates.left import b", f"{LOW} imports templates.left.b"),
         ("left", "import templates.right.c", f"{LEFT} imports templates.right.c"),
@@ -466,13 +477,21 @@ def test_it_finds_modules_without_a_room_and_rooms_without_a_module() -> None:
         ),
     ],
 )
-def test_it_finds_steps_up_and_aside(room: str, text: str, found: str) -> None:
-    assert steps_up(house(**{room: text}), TOY) == [found]
+def test_it_finds_steps_up_and_aside(place: str, text: str, found: str) -> None:
+    assert steps_up(house(**{place: text}), TOY) == [found]
 
 
 def test_it_finds_no_step_down() -> None:
     modules = house(left="from templates.low.a import A", right="from templates.low import a")
     assert steps_up(modules, TOY) == []
+
+
+def test_a_star_is_every_room_of_a_folder_that_no_other_line_names() -> None:
+    texts = {f"templates/low/{name}/m.py": "" for name in ("x", "y", "z")}
+    modules = [Source(label, text) for label, text in texts.items()]
+    plan = Plan({"templates": [["low/*"], ["low/y"]]}, modules)
+    ranks = {name: place.rank for name, place in plan.places.items()}
+    assert ranks == {"templates/low/x/": 0, "templates/low/z/": 0, "templates/low/y/": 1}
 
 
 def test_the_top_of_a_package_is_a_room() -> None:

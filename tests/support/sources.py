@@ -99,14 +99,14 @@ class Source:
 
 
 def packages() -> list[str]:
+    """Return the packages that get installed, without what is inside of them."""
     cfg = configparser.RawConfigParser()
     cfg.read(REPO / "setup.cfg")
-    return cfg["options"]["packages"].split()
+    return [name.removesuffix("*") for name in cfg["options.packages.find"]["include"].split()]
 
 
 def modules() -> list[Path]:
-    tops = sorted({name.partition(".")[0] for name in packages()})
-    return [path for top in tops for path in sorted((REPO / top).rglob("*.py"))]
+    return [path for top in packages() for path in sorted((REPO / top).rglob("*.py"))]
 
 
 def label(path: Path) -> str:

@@ -326,22 +326,16 @@ WRONG: dict[str, object] = {"true or false": "yes", "whole number": "5", "list":
 @pytest.mark.parametrize("key", keys(), ids=lambda key: key.name)
 def test_a_wrong_type_of_any_key_is_one_line_that_names_it(key: Key) -> None:
     wrong = next((value for kind, value in WRONG.items() if key.type.startswith(kind)), False)
-    section, name = key.name.split(".", 1)
-    written: object = {name: wrong}
-    where = key.name
-    if name.startswith("host_paths[]"):
-        written = {"host_paths": [{"path": "/x", name.split(".")[1]: wrong}]}
-        where = key.name.replace("[]", "[0]")
-    elif name.startswith("nfs[]"):
-        given = {"server": "s", "export": "/e", "path": "/x"}
-        written = {"nfs": [{**given, name.split(".")[1]: wrong}]}
-        where = key.name.replace("[]", "[0]")
-    elif "<name>" in name:
-        written = {"claims": {"home": {"path": "/x", name.split(".")[2]: wrong}}}
-        where = key.name.replace("<name>", "home")
-    assert complaint(yaml.safe_dump({section: written})).startswith(
-        f"build.yaml: {where}: must be "
-    )
+    written = to_json(EVERYTHING)
+    section, name, *_ = key.name.split(".")
+    holder = written[section]
+    if name.endswith("[]"):
+        holder = holder[name.removesuffix("[]")][0]
+    elif "<name>" in key.name:
+        holder = holder[name]["home"]
+    holder[key.name.rpartition(".")[2]] = wrong
+    where = key.name.replace("[]", "[0]").replace("<name>", "home")
+    assert complaint(yaml.safe_dump(written)).startswith(f"build.yaml: {where}: must be ")
 
 
 # --- the wire -----------------------------------------------------------------------------------
