@@ -31,10 +31,10 @@ class Counters:
 
     def __init__(self, *, watches_kubernetes: bool) -> None:
         self.registry = CollectorRegistry()
-        calls = self._counter("calls", "HTTP calls", "endpoint", "outcome")
+        calls = self._counter("calls", "HTTP requests", "endpoint", "outcome")
         seconds = Histogram(
             f"{PREFIX}call_seconds",
-            "Duration of HTTP calls",
+            "Latency of HTTP requests in seconds",
             ("endpoint",),
             buckets=BUCKETS,
             registry=self.registry,
@@ -43,12 +43,12 @@ class Counters:
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
         self._seconds = {endpoint: seconds.labels(endpoint) for endpoint in endpoints}
-        self.connected = self._counter("nats_connections", "Connections made to NATS").inc
+        self.connected = self._counter("nats_connections", "Connections to NATS that were established").inc
         self._by_pool: list[Counter] = []
         if watches_kubernetes:
-            words = "Jobs cancelled because Kubernetes no longer knew their pods"
+            words = "Orphaned jobs cancelled: Kubernetes no longer has their pods"
             self._by_pool.append(self._counter("orphans_cancelled", words, "pool"))
-            words = "Ends of pods written into Kubernetes because interLink had not"
+            words = "Terminal statuses written to Kubernetes because interLink did not"
             self._by_pool.append(self._counter("ends_written", words, "pool"))
 
     def _counter(self, name: str, words: str, *labels: str) -> Counter:
@@ -125,13 +125,19 @@ class _State(Collector):
         silent = {pool: service.pools.silent_s(one) for pool, one in known.items()}
         trouble = {pool: int(bool(service.pools.trouble(pool))) for pool in known}
         waiting = {**dict.fromkeys(known, 0), **service.deletions.waiting()}
-        connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 with a connection to NATS")
+        connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 if connected to NATS, else 0")
         connected.add_metric((), int(service.gateway.is_connected))
         return (
             *self._of_pods(known),
-            _by_pool("pool_silent_seconds", "Since a pool was last heard", silent),
-            _by_pool("pool_in_trouble", "1 if its batch system cannot be asked", trouble),
-            _by_pool("deletions_waiting", "Deletions not confirmed by the site", waiting),
+            _by_pool("pool_silent_seconds", "Seconds since the last publication of a pool", silent),
+            _by_pool(
+                "pool_in_trouble",
+                "1 if the batch system of a pool cannot be queried, else 0",
+                trouble,
+            ),
+            _by_pool(
+                "deletions_waiting", "Pending deletions: not yet confirmed by the site", waiting
+            ),
             connected,
             *self._of_orphans(known),
         )
@@ -139,23 +145,25 @@ class _State(Collector):
     def _of_pods(self, known: Mapping[str, object]) -> Iterable[Metric]:
         counts = {**dict.fromkeys(known, NOBODY), **self._service.table.census()}
         pods = GaugeMetricFamily(
-            f"{PREFIX}pods", "Pods by pool and phase", labels=("pool", "phase")
+            f"{PREFIX}pods", "Pods by pool and phase of their jobs", labels=("pool", "phase")
         )
         for pool, of_pool in counts.items():
             for phase in PHASES:
                 pods.add_metric((pool, phase), of_pool[phase])
         yield pods
         failed = {pool: of_pool[FAILED] for pool, of_pool in counts.items()}
-        yield _by_pool("pods_failed", "Pods that ended with another exit code than 0", failed)
+        yield _by_pool("pods_failed", "Pods with an exit code other than 0", failed)
 
     def _of_orphans(self, known: Mapping[str, object]) -> Iterable[Metric]:
         orphans = self._service.orphans
         if orphans is None:
             return
         held = {**dict.fromkeys(known, 0), **orphans.held}
-        yield _by_pool("orphans_held", "Orphans that the brake holds back", held)
+        yield _by_pool(
+            "orphans_held", "Orphaned jobs not cancelled: more than orphans.at_once", held
+        )
         silent = GaugeMetricFamily(
-            f"{PREFIX}kubernetes_silent_seconds", "Since Kubernetes last listed all pods"
+            f"{PREFIX}kubernetes_silent_seconds", "Seconds since the last complete list of pods"
         )
         silent.add_metric((), orphans.silent_s)
         yield silent

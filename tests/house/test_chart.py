@@ -17,7 +17,7 @@ from kueue_nats.operator import metrics as kueue_metrics
 from plugin_server.common.settings import load
 from plugin_server.http.app import create_app
 from scripts.lib.chart import readme
-from tests.support.sources import REPO
+from tests.support.sources import REPO, packages
 
 CHART = REPO / "chart"
 TEXT = (CHART / "values.yaml").read_text(encoding="utf-8")
@@ -164,9 +164,7 @@ def test_an_image_starts_a_program_that_there_is(name: str) -> None:
 
 
 def test_images_find_the_packages_that_are_installed() -> None:
-    config = configparser.RawConfigParser()
-    config.read(REPO / "setup.cfg")
-    tops = {package.partition(".")[0] for package in config["options"]["packages"].split()}
+    tops = set(packages())
     for recipe in (REPO / "scripts" / "images").glob("*.Dockerfile"):
         copied = re.findall(r"^COPY (\w+) /src/", recipe.read_text(encoding="utf-8"), re.MULTILINE)
         assert set(copied) == tops, recipe

@@ -51,7 +51,9 @@ def test_every_package_is_listed() -> None:
 
 def test_every_folder_of_modules_is_a_package() -> None:
     """One without ``__init__.py`` would be left out of what gets installed."""
-    assert {path.parent for path in modules() if not (path.parent / "__init__.py").exists()} == set()
+    assert {
+        path.parent for path in modules() if not (path.parent / "__init__.py").exists()
+    } == set()
 
 
 def test_the_wheel_has_every_module_and_every_data_file(wheel: zipfile.ZipFile) -> None:

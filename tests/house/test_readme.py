@@ -1,4 +1,4 @@
-"""What README.md tells a stranger to type, and where it sends them, exists."""
+"""What README.md and CONTRIBUTING.md tell a stranger to type, and where they send them, exists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from tests.support.sources import REPO
 
-TEXT = (REPO / "README.md").read_text(encoding="utf-8")
+README = (REPO / "README.md").read_text(encoding="utf-8")
+TEXT = README + (REPO / "CONTRIBUTING.md").read_text(encoding="utf-8")
 OURS = ("scripts/", ".ci/", "./")
 
 
@@ -64,4 +65,4 @@ def test_the_map_names_every_folder() -> None:
     folders = {p.name for p in REPO.iterdir() if p.is_dir() and not p.name.startswith(".")}
     # What tools leave behind, and nobody keeps.
     folders -= {"build", "dist", "__pycache__"} | {f for f in folders if f.endswith(".egg-info")}
-    assert {name for name in folders if f"`{name}/" not in TEXT} == set()
+    assert {name for name in folders if f"`{name}/" not in README} == set()

@@ -336,7 +336,9 @@ def broken_promises(modules: Sources, rooms: Rooms) -> list[str]:
     """Return what a room touches that it may not, and what it may and does not."""
     plan = Plan(rooms, modules)
     promises = {name: promised(text) for name, text in docstrings(modules, rooms).items()}
-    found = {f"{name} does not say what it touches" for name, may in promises.items() if may is None}
+    found = {
+        f"{name} does not say what it touches" for name, may in promises.items() if may is None
+    }
     done: dict[str, set[str]] = {name: set() for name in promises}
     for source in modules:
         place = plan.place(source.label)

@@ -22,7 +22,7 @@ from tests.support.system import System, request_of, running
 
 NAMESPACE = "interlink"
 DASHBOARD = json.loads((REPO / "chart" / "files" / "dashboard.json").read_text())
-QUIET = {"Pools in trouble"}  # what never is, of a pool without a batch system
+QUIET = {"Pools with errors", "Pools with errors, by pool"}  # never, of a pool of the tests
 
 Json = dict[str, Any]
 

@@ -17,8 +17,8 @@ from typing import Optional
 import pytest
 
 from scripts.lib.interlink import free_port
-from tests.support.sources import REPO
 from tests.support.processes import left
+from tests.support.sources import REPO
 from tests.unit.submitter.rig import eventually
 
 pytestmark = pytest.mark.install

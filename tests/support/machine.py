@@ -19,8 +19,8 @@ import sys
 from pathlib import Path
 from typing import Optional
 
-from tests.support.sources import REPO
 from tests.support.nats_server import NatsServer, program
+from tests.support.sources import REPO
 from tests.unit.submitter.rig import Centre, eventually
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -22,10 +22,10 @@ from submitter.cli.report import Report
 from submitter.config.settings import Pool
 from templates.nats import subjects
 from templates.site.build_config import BuildConfig, Runtime, Script
-from tests.support.sources import REPO
 from tests.support import oidc
 from tests.support.nats_server import NatsServer
 from tests.support.nats_users import Site
+from tests.support.sources import REPO
 
 
 @pytest.fixture(scope="module")
