@@ -2,5 +2,5 @@
 
 Here stand only the modules that gunicorn and the command line name.
 
-Touches: files, gunicorn, prometheus_client.
+Touches: files, gunicorn, network, prometheus_client.
 """

@@ -1,4 +1,4 @@
 """The operator as a program: rounds for ever or once, health, metrics, the ``plan`` subcommand.
 
-Touches: clock, files, log, loop, network, processes, prometheus_client, random, threads, yaml.
+Touches: clock, files, log, loop, network, processes, prometheus_client, random, yaml.
 """

@@ -58,12 +58,9 @@ class Bridge:
             future.cancel()
             raise BridgeError(f"not done within {timeout_s:g} s") from None
 
-    def spawn(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Start a coroutine there and wait for nothing."""
-        if self._loop is None:
-            work.close()
-            return
-        asyncio.run_coroutine_threadsafe(work, self._loop)
+    def ping(self, timeout_s: float) -> None:
+        """Return when the loop has answered; raises ``BridgeError`` if it does not in time."""
+        self.call(asyncio.sleep(0), timeout_s)
 
     def soon(self, callback: Callable[[], object]) -> bool:
         """Have something called in the loop's thread; return whether there is one."""

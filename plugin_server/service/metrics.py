@@ -43,7 +43,9 @@ class Counters:
         outcomes = ("ok", "refused", "failed")
         self._calls = {(e, o): calls.labels(e, o) for e in endpoints for o in outcomes}
         self._seconds = {endpoint: seconds.labels(endpoint) for endpoint in endpoints}
-        self.connected = self._counter("nats_connections", "Connections to NATS that were established").inc
+        self.connected = self._counter(
+            "nats_connections", "Connections to NATS that were established"
+        ).inc
         self._by_pool: list[Counter] = []
         if watches_kubernetes:
             words = "Orphaned jobs cancelled: Kubernetes no longer has their pods"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
@@ -171,7 +170,7 @@ class Service:
     def is_alive(self) -> bool:
         """Whether the loop answers, and the connection has not died without a word."""
         try:
-            self.bridge.call(asyncio.sleep(0), ALIVE_S)
+            self.bridge.ping(ALIVE_S)
         except BridgeError:
             return False
         silent = self.gateway.is_connected and self.gateway.silent_s > DEAD_AFTER_S

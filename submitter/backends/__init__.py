@@ -2,5 +2,5 @@
 
 A backend is called in threads, one call at a time for each job; it may wait for its batch system.
 
-Touches: clock, files, processes, programs.
+Touches: clock, programs.
 """

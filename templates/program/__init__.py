@@ -1,6 +1,6 @@
-"""What the mains of all programs share: NATS settings, logging, signals, exit codes.
+"""What the mains of all programs share: NATS settings, logging, signals, exit codes, health port.
 
 Knows nothing of pods, jobs or messages.
 
-Touches: files, log, loop, processes.
+Touches: clock, files, log, loop, network, processes, threads.
 """

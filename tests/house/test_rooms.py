@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.house.rooms import EXCEPTIONS, HOMONYMS, MOST_MODULES, ROOMS
+from tests.house.rooms import HOMONYMS, MOST_MODULES, ROOMS
 from tests.support.sources import REPO, Source, packages, sources
 
 Rooms = Mapping[str, Sequence[Sequence[str]]]
@@ -354,11 +354,6 @@ def broken_promises(modules: Sources, rooms: Rooms) -> list[str]:
     return sorted(found)
 
 
-def but(found: Iterable[str], exceptions: Iterable[str]) -> list[str]:
-    """Return what was found and is no exception."""
-    return [one for one in found if one not in set(exceptions)]
-
-
 # --- the pages ------------------------------------------------------------------------------------
 
 
@@ -382,7 +377,7 @@ def test_every_module_has_a_room() -> None:
 
 
 def test_a_room_imports_only_what_stands_before_it() -> None:
-    assert but(steps_up(sources(), ROOMS), EXCEPTIONS) == []
+    assert steps_up(sources(), ROOMS) == []
 
 
 def test_imports_are_absolute() -> None:
@@ -406,12 +401,7 @@ def test_the_beginning_of_a_room_is_its_docstring() -> None:
 
 
 def test_rooms_touch_what_they_promise() -> None:
-    assert but(broken_promises(sources(), ROOMS), EXCEPTIONS) == []
-
-
-def test_exceptions_are_needed() -> None:
-    found = [*steps_up(sources(), ROOMS), *broken_promises(sources(), ROOMS)]
-    assert but(EXCEPTIONS, found) == []
+    assert broken_promises(sources(), ROOMS) == []
 
 
 def test_promises_are_in_words_that_are_known() -> None:
