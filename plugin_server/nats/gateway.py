@@ -132,7 +132,7 @@ class Gateway:
 
     async def delete(self, pool: str, delete: Delete, timeout_s: float) -> Optional[Refusal]:
         """Have a job ended; None when the site will see to it, whatever happens."""
-        where = subjects.subject(self._root, DELETE, pool, delete.job)
+        where = subjects.subject(self._root, DELETE, pool, delete.name)
         answer = await self.link.request(pool, where, messages.delete(delete), timeout_s)
         return messages.read_refusal(answer)
 

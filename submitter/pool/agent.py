@@ -123,13 +123,13 @@ class Agent:
 
     async def _delete_job(self, job_name: str, message: Mapping[str, Any]) -> Mapping[str, Any]:
         deletion = messages.read_delete(message)
-        if deletion.job != job_name:
+        if deletion.name != job_name:
             raise WireError("delete.name", "is not that of the subject")
         (outcome,) = await self._deletes.put([deletion])
         if isinstance(outcome, Refusal):
             raise RequestRefused(outcome)
-        is_known = self.lifecycle.mark_deleted(deletion.job, Tombstone(0, deletion.grace_period_s))
-        logger.info("pool=%s job=%s: deleted", self.pool, deletion.job)
+        is_known = self.lifecycle.mark_deleted(deletion.name, Tombstone(0, deletion.grace_period_s))
+        logger.info("pool=%s job=%s: deleted", self.pool, deletion.name)
         return {"state": CANCELLING if outcome or is_known else GONE}
 
     async def _query(self, request: Request) -> None:

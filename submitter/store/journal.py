@@ -164,8 +164,8 @@ class Journal:
         for wish in wishes:
             stone = Tombstone(_now_ms(), wish.grace_period_s, lost)
             try:
-                self.write(f"{self.deleted}/{wish.job}", json.dumps(stone._asdict()).encode())
-                outcomes.append(self.has(wish.job))
+                self.write(f"{self.deleted}/{wish.name}", json.dumps(stone._asdict()).encode())
+                outcomes.append(self.has(wish.name))
             except OSError as error:
                 outcomes.append(_unavailable(error))
         try:

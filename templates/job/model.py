@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
+from templates.common.message_fields import Positive, Token
+
 MANIFESTS = "secret/manifests.json"  # the file of a job that is objects for another cluster
 
 _FUNCTIONS = "\n# ---- Small tools ----\n"
@@ -27,7 +29,7 @@ class Job(NamedTuple):
 
     name: str
     uid: str
-    namespace: str
+    namespace: Token
     pod: str
     """The pod's name."""
     runtime: str
@@ -38,7 +40,7 @@ class Job(NamedTuple):
     cpu_milli: int
     memory_bytes: int
     gpus: Mapping[str, int]
-    wall_time_s: Optional[int]
+    wall_time_s: Optional[Positive]
     other_resources: Mapping[str, str]
     annotations: Mapping[str, str]
     """The pod's annotations for the backend, by the name after the slash."""

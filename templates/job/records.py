@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
+from templates.common.message_fields import ExitCode
+
 WAITING = "waiting"
 RUNNING = "running"
 TERMINATED = "terminated"
+STATES = (WAITING, RUNNING, TERMINATED)
 
 _FORMAT = "interlink1"
 _START = b"interlink1 job="
@@ -37,7 +40,7 @@ class Record(NamedTuple):
 class End(NamedTuple):
     """The end of a container."""
 
-    exit_code: int
+    exit_code: ExitCode
     signal: int
     reason: str
     message: str

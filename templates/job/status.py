@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from templates.common.errors import WireError
+from templates.common.message_fields import INLINE, LARGEST_NUMBER, ExitCode
+from templates.common.validation import list_at, text_at
 from templates.job.records import ContainerState
 from templates.pod.model import INIT, MAIN, SIDECAR
 
@@ -36,32 +40,52 @@ class Version(NamedTuple):
     records: int = 0  # of the script
 
 
+def version_at(holder: Mapping[str, Any], key: str, where: str) -> Version:
+    """Return a version; a message has it as a list of its numbers."""
+    version = list_at(holder, key, where)
+    whole = list(map(type, version)) == [int, int, int]
+    if not whole or not all(0 <= number <= LARGEST_NUMBER for number in version):
+        raise WireError(f"{where}.{key}", "must be three whole numbers")
+    return Version(*version)
+
+
+def phase_at(holder: Mapping[str, Any], key: str, where: str) -> str:
+    """Return one of ``PHASES``."""
+    phase = text_at(holder, key, where)
+    if phase not in PHASES:
+        raise WireError(f"{where}.{key}", f"must be one of {', '.join(PHASES)}")
+    return phase
+
+
 class ContainerStatus(NamedTuple):
     """A container of the pod, and its state."""
 
     kind: str  # one of KINDS
     image: str
-    state: ContainerState
+    state: Annotated[ContainerState, INLINE]
 
 
 class JobStatus(NamedTuple):
-    """The whole status of a job."""
+    """Status of a job, as it is published: a field is added here, with a default, and nowhere else.
+
+    ``protocol/message_schema.py`` reads and writes it as it is annotated.
+    """
 
     job: str
     uid: str
     namespace: str
     pod: str
-    version: Version
-    phase: str
-    native: str  # the job's identity in the batch system, empty before it has one
-    node: str
-    reason: str  # of a job that has not started: one word
-    message: str  # of the batch system or the job
-    started_ms: int
-    finished_ms: int
-    exit_code: int
-    deleting: bool  # its deletion was requested
-    containers: tuple[ContainerStatus, ...]
+    version: Annotated[Version, version_at] = Version()
+    phase: Annotated[str, phase_at] = ACCEPTED
+    native: str = ""  # the job's identity in the batch system, empty before it has one
+    node: str = ""
+    reason: str = ""  # of a job that has not started: one word
+    message: str = ""  # of the batch system or the job
+    started_ms: int = 0
+    finished_ms: int = 0
+    exit_code: ExitCode = 0
+    deleting: bool = False  # its deletion was requested
+    containers: tuple[ContainerStatus, ...] = ()
     origin: str = ""  # the cluster that its pod belongs to
 
 
@@ -107,20 +131,4 @@ def _submitting_containers(
     )
 
 
-_ACCEPTED = JobStatus(
-    job="",
-    uid="",
-    namespace="",
-    pod="",
-    version=Version(),
-    phase=ACCEPTED,
-    native="",
-    node="",
-    reason="",
-    message="",
-    started_ms=0,
-    finished_ms=0,
-    exit_code=0,
-    deleting=False,
-    containers=(),
-)
+_ACCEPTED = JobStatus(job="", uid="", namespace="", pod="")

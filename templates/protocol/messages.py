@@ -11,21 +11,15 @@ from contextlib import contextmanager
 from itertools import accumulate
 from typing import Any, NamedTuple, Optional, Union
 
-from templates.common.errors import PodRejected, WireError, one_line
-from templates.common.names import check_token, is_label, uid_of
-from templates.common.validation import (
-    flag_at,
-    list_at,
-    object_at,
-    objects_at,
-    text_at,
-    text_map_at,
-    texts_at,
-)
+from templates.common.errors import PodRejected, WireError
+from templates.common.message_fields import CountOrAll, Line, Positive
+from templates.common.names import is_label, uid_of
+from templates.common.validation import list_at, object_at, objects_at, text_at
 from templates.job.model import File, Job, split_script
 from templates.job.status import KINDS
 from templates.nats.codec import ATTACHMENTS
 from templates.pod.model import MAIN
+from templates.protocol.message_schema import MessageSchema
 
 # Why a request was refused. None of them leaves anything behind at the site.
 MALFORMED = "malformed"  # the request is not what it should be: a bug, or a newer version
@@ -38,8 +32,6 @@ UNKNOWN = "unknown"  # there is no such job, or no such container
 CANCELLING = "cancelling"
 GONE = "gone"
 
-LARGEST_NUMBER = 2**63 - 1
-
 _DOTS = frozenset(("", ".", ".."))  # what no part of a relative path may be
 
 
@@ -47,14 +39,14 @@ class Refusal(NamedTuple):
     """The answer to a request that was not carried out."""
 
     code: str
-    message: str
+    message: Line
     retry: bool  # whether the same request may succeed later
 
 
 class Delete(NamedTuple):
     """End a job and remove what it left."""
 
-    job: str
+    name: str  # of the job
     grace_period_s: Optional[int]  # None: the job's own
 
 
@@ -71,13 +63,29 @@ class LogRequest(NamedTuple):
     job: str
     container: str
     cursor: str  # empty: from where the options below say
-    window_bytes: int
+    window_bytes: Positive
     wait_s: int  # how long to wait for something to say, when following
     follow: bool
     previous: bool
     timestamps: bool
-    tail: int  # -1: all
+    tail: CountOrAll
     since_ms: int
+
+
+class LogEnd(NamedTuple):
+    """The last message of a window."""
+
+    cursor: str  # where the next window goes on
+    sent: int  # bytes of log in this window's messages, so that a lost one is noticed
+    over: bool  # nothing will follow
+
+
+_JOB = MessageSchema(Job, "create", given=("script", "files", "containers"))
+_DELETE = MessageSchema(Delete, "delete")
+_QUERY = MessageSchema(Query, "query")
+_REFUSAL = MessageSchema(Refusal, "answer.refused")
+_LOG_REQUEST = MessageSchema(LogRequest, "logs")
+_LOG_END = MessageSchema(LogEnd, "log")
 
 
 @contextmanager
@@ -87,14 +95,6 @@ def reading() -> Iterator[None]:
         yield
     except PodRejected as error:
         raise WireError(error.where, error.what) from None
-
-
-def count_at(holder: Mapping[str, Any], key: str, where: str, minimum: int = 0) -> int:
-    """A whole number; ``minimum``, or 0 if that is less, when absent."""
-    value = holder.get(key, max(minimum, 0))
-    if type(value) is not int or not minimum <= value <= LARGEST_NUMBER:
-        raise WireError(f"{where}.{key}", f"must be a whole number of at least {minimum}")
-    return value
 
 
 # --- create -------------------------------------------------------------------------------------
@@ -151,32 +151,15 @@ def describe(job: Job) -> dict[str, Any]:
 
 def read_job(message: Mapping[str, Any], script: bytes, contents: Sequence[bytes]) -> Job:
     """The job that was described, with its script and the contents of its files."""
-    where = "create"
     with reading():
-        name = text_at(message, "name", where)
-        if uid_of(name) != text_at(message, "uid", where):
+        if uid_of(text_at(message, "name", "create")) != text_at(message, "uid", "create"):
             raise WireError("create.uid", "is not that of the job's name")
-        wall_time, gpus = message.get("wall_time_s"), object_at(message, "gpus", where)
-        return Job(
-            name=name,
-            uid=text_at(message, "uid", where),
-            namespace=check_token("create.namespace", message.get("namespace")),
-            pod=text_at(message, "pod", where),
-            runtime=text_at(message, "runtime", where),
-            script=_read_script(script),
-            files=_read_files(list_at(message, "files", where), contents),
-            cpu_milli=count_at(message, "cpu_milli", where),
-            memory_bytes=count_at(message, "memory_bytes", where),
-            gpus={key: count_at(gpus, key, "create.gpus") for key in gpus},
-            wall_time_s=None if wall_time is None else count_at(message, "wall_time_s", where, 1),
-            other_resources=text_map_at(message, "other_resources", where),
-            annotations=text_map_at(message, "annotations", where),
-            containers=_containers(message, where),
-            grace_period_s=count_at(message, "grace_period_s", where),
-            host_paths=tuple(texts_at(message, "host_paths", where)),
-            privileged=bool(flag_at(message, "privileged", where)),
-            origin=text_at(message, "origin", where),
-        )
+        given = {
+            "script": _read_script(script),
+            "files": _read_files(list_at(message, "files", "create"), contents),
+            "containers": _read_containers(list_at(message, "containers", "create")),
+        }
+        return _JOB.read({**message, **given})
 
 
 def _read_script(content: bytes) -> str:
@@ -206,17 +189,17 @@ def _read_file(raw: object, content: bytes) -> File:
     return File(path, content, mode, secret)
 
 
-def _containers(message: Mapping[str, Any], where: str) -> tuple[tuple[str, str, str], ...]:
-    found = list_at(message, "containers", where)
+def _read_containers(found: list[Any]) -> tuple[tuple[str, str, str], ...]:
+    where = "create.containers"
     for entry in found:
         if type(entry) is not list or list(map(type, entry)) != [str, str, str]:
-            raise WireError(f"{where}.containers", "must be lists of name, kind, image")
+            raise WireError(where, "must be lists of name, kind, image")
         if entry[1] not in KINDS or not is_label(entry[0]):
-            raise WireError(f"{where}.containers", "has a name or kind that no container can have")
+            raise WireError(where, "has a name or kind that no container can have")
     if len({entry[0] for entry in found}) < len(found):
-        raise WireError(f"{where}.containers", "has a name twice")
+        raise WireError(where, "has a name twice")
     if not any(kind == MAIN for _, kind, _ in found):
-        raise WireError(f"{where}.containers", "must not be without a main container")
+        raise WireError(where, "must not be without a main container")
     return tuple((name, kind, image) for name, kind, image in found)
 
 
@@ -225,32 +208,26 @@ def _containers(message: Mapping[str, Any], where: str) -> tuple[tuple[str, str,
 
 def delete(message: Delete) -> dict[str, Any]:
     """The message of a ``Delete``."""
-    return {"name": message.job, "grace_period_s": message.grace_period_s}
+    return message._asdict()
 
 
 def read_delete(message: Mapping[str, Any]) -> Delete:
     """The ``Delete`` in a message."""
     with reading():
-        name = text_at(message, "name", "delete")
-        uid_of(name)
-        grace = message.get("grace_period_s")
-        if grace is not None:
-            grace = count_at(message, "grace_period_s", "delete")
-        return Delete(name, grace)
+        wish = _DELETE.read(message)
+        uid_of(wish.name)
+        return wish
 
 
 def query(message: Query) -> dict[str, Any]:
     """The message of a ``Query``."""
-    return {"jobs": message.jobs, "cursor": message.cursor}
+    return message._asdict()
 
 
 def read_query(message: Mapping[str, Any]) -> Query:
     """The ``Query`` in a message."""
     with reading():
-        jobs = (
-            tuple(texts_at(message, "jobs", "query")) if message.get("jobs") is not None else None
-        )
-        return Query(jobs, text_at(message, "cursor", "query"))
+        return _QUERY.read(message)
 
 
 def refusal(refused: Refusal) -> dict[str, Any]:
@@ -262,11 +239,8 @@ def read_refusal(message: Mapping[str, Any]) -> Optional[Refusal]:
     """The refusal in an answer; None when the request was carried out."""
     if "refused" not in message:
         return None
-    where = "answer.refused"
     with reading():
-        raw = object_at(message, "refused", "answer")
-        code, words = text_at(raw, "code", where), one_line(text_at(raw, "message", where))
-        return Refusal(code, words, bool(flag_at(raw, "retry", where)))
+        return _REFUSAL.read(object_at(message, "refused", "answer"))
 
 
 def outcomes(answers: Iterable[Union[str, Refusal]]) -> dict[str, Any]:
@@ -296,14 +270,6 @@ def read_outcomes(message: Mapping[str, Any], count: int) -> list[Optional[Refus
 LOG_DATA = b"D"  # first byte of a message with log bytes; the last message is JSON
 
 
-class LogEnd(NamedTuple):
-    """The last message of a window."""
-
-    cursor: str  # where the next window goes on
-    sent: int  # bytes of log in this window's messages, so that a lost one is noticed
-    over: bool  # nothing will follow
-
-
 def log_request(message: LogRequest) -> dict[str, Any]:
     """The message of a ``LogRequest``."""
     return message._asdict()
@@ -311,25 +277,12 @@ def log_request(message: LogRequest) -> dict[str, Any]:
 
 def read_log_request(message: Mapping[str, Any]) -> LogRequest:
     """The ``LogRequest`` in a message."""
-    where = "logs"
     with reading():
-        container = text_at(message, "container", where)
-        if not is_label(container):
+        wanted = _LOG_REQUEST.read(message)
+        if not is_label(wanted.container):
             raise WireError("logs.container", "cannot be the name of a container")
-        job = text_at(message, "job", where)
-        uid_of(job)
-        return LogRequest(
-            job=job,
-            container=container,
-            cursor=text_at(message, "cursor", where),
-            window_bytes=count_at(message, "window_bytes", where, 1),
-            wait_s=count_at(message, "wait_s", where),
-            follow=bool(flag_at(message, "follow", where)),
-            previous=bool(flag_at(message, "previous", where)),
-            timestamps=bool(flag_at(message, "timestamps", where)),
-            tail=count_at(message, "tail", where, -1) if "tail" in message else -1,
-            since_ms=count_at(message, "since_ms", where),
-        )
+        uid_of(wanted.job)
+        return wanted
 
 
 def log_end(message: LogEnd) -> dict[str, Any]:
@@ -340,8 +293,4 @@ def log_end(message: LogEnd) -> dict[str, Any]:
 def read_log_end(message: Mapping[str, Any]) -> LogEnd:
     """The ``LogEnd`` in a message."""
     with reading():
-        return LogEnd(
-            cursor=text_at(message, "cursor", "log"),
-            sent=count_at(message, "sent", "log"),
-            over=bool(flag_at(message, "over", "log")),
-        )
+        return _LOG_END.read(message)

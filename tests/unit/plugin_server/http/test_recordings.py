@@ -157,4 +157,4 @@ def test_a_recorded_pod_lives_from_create_to_delete(
     code, answer = gunicorn.call("GET", "/status", asked)
     assert (code, json.loads(answer)[0]["UID"]) == (200, raw["metadata"]["uid"])
     assert gunicorn.call("POST", "/delete", raw) == (200, b"deleted")
-    until(lambda: job_of(raw) in [delete.job for delete in site.deleted])
+    until(lambda: job_of(raw) in [delete.name for delete in site.deleted])

@@ -142,7 +142,7 @@ def test_an_orphan_is_cancelled_and_nothing_else(
     api.pods.remove(lost["metadata"]["uid"])
     until(lambda: site.deleted, 20)
     after_lists(api)
-    assert [delete.job for delete in site.deleted] == [job_of(lost)]
+    assert [delete.name for delete in site.deleted] == [job_of(lost)]
     assert f"{job_of(lost)}: cancelled as an orphan" in caplog.text
     assert plugin.create(create_request(lost)).status_code == 409
     assert metric(plugin, r'orphans_cancelled_total\{pool="slurm-a"\}') == "1.0"
@@ -158,7 +158,7 @@ def test_an_orphan_of_the_time_before_a_restart_is_found(
     first.service.stop()
     api.pods.clear()
     sweeping()
-    until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)], 20)
+    until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)], 20)
 
 
 def test_many_at_once_are_held_until_somebody_has_looked(
@@ -175,7 +175,7 @@ def test_many_at_once_are_held_until_somebody_has_looked(
     assert caplog.text.count(held) == 1
     api.pods.append(gone[0])  # somebody has looked, and some are there again
     until(lambda: len(site.deleted) == 2, 20)
-    assert {delete.job for delete in site.deleted} == {job_of(raw) for raw in pods[1:]}
+    assert {delete.name for delete in site.deleted} == {job_of(raw) for raw in pods[1:]}
     until(lambda: metric(plugin, r'orphans_held\{pool="slurm-a"\}') == "0.0", 20)
 
 

@@ -268,7 +268,7 @@ def test_a_site_that_has_not_answered_is_told_to_forget_the_job(
     raw = pod()
     words = refused(plugin, raw, 504)
     assert "pool slurm-a: its submitter does not answer, waited 1 s" in words
-    until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+    until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
     site.mute.clear()
     assert "was deleted before" in refused(plugin, raw, 409)
 

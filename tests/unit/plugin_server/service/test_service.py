@@ -46,7 +46,7 @@ def test_a_pod_is_created_watched_read_and_deleted(plugin: Plugin, site: Site) -
     assert (answer.status_code, answer.data) == (200, log)
 
     assert plugin.delete(raw).status_code == 200
-    until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+    until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
 
 
 def test_the_ping_says_what_the_live_pools_offer(plugin: Plugin, site: Site) -> None:

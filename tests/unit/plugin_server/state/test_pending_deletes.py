@@ -44,7 +44,7 @@ def test_a_delete_waits_for_a_site_that_is_away(plugin: Plugin, nats: NatsServer
     assert plugin.delete(raw).status_code == 200
     until(lambda: plugin.service.deletions.waiting() == {"away": 1})
     with Site(nats.url, "away") as site:
-        until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+        until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
 
 
 def test_a_delete_is_repeated_until_the_site_says_yes(plugin: Plugin, site: Site) -> None:
@@ -92,7 +92,7 @@ def test_a_delete_outlives_the_plugin(
     second = make_plugin(state_directory=tmp_path / "state")
     assert second.create(create_request(raw)).status_code == 409
     with Site(nats.url, "away") as site:
-        until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+        until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
     until(lambda: list((tmp_path / "state").iterdir()) == [])
 
 
@@ -101,7 +101,7 @@ def test_the_pool_of_a_delete_is_the_one_that_has_the_job(plugin: Plugin, site: 
     site.say(status(raw))
     until(lambda: plugin.service.table.find(raw["metadata"]["uid"]))
     plugin.delete(raw)
-    until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+    until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
 
 
 def test_a_delete_of_a_pod_without_a_pool_is_a_promise_too(plugin: Plugin, site: Site) -> None:

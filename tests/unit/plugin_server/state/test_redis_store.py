@@ -94,7 +94,7 @@ def test_a_delete_outlives_a_plugin_without_a_directory(
     second = make_plugin(redis_url=redis.url)
     assert second.create(create_request(raw)).status_code == 409
     with Site(nats.url, "away") as site:
-        until(lambda: [delete.job for delete in site.deleted] == [job_of(raw)])
+        until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
     until(lambda: second.service.deletions.waiting() == {"away": 0})
 
 
