@@ -70,7 +70,7 @@ def _masters(path: str) -> list[tuple[Json, MasterQueue]]:
         try:
             wanted = masterqueue.read(raw)
         except SpecError as error:
-            raise ConfigError(f"{path}: {error.where}", error.what) from None
+            raise ConfigError(f"{path}: {error.field}", error.reason) from None
         raw["metadata"].setdefault("uid", NO_UID)
         found.append((raw, wanted._replace(uid=raw["metadata"]["uid"])))
     return found
@@ -88,7 +88,7 @@ def _offered(path: str) -> dict[str, Resources]:
         try:
             found[pool] = read_resources(message, check_token(path, pool))
         except Located as error:
-            raise ConfigError(f"{path}: {pool}", f"{error.where}: {error.what}") from None
+            raise ConfigError(f"{path}: {pool}", f"{error.field}: {error.reason}") from None
     return found
 
 

@@ -146,7 +146,7 @@ def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: PoolOffe
     try:
         flavor = _flavor(wanted, group, nats, offer)
     except (SpecError, PodRejected) as error:
-        message = f"{error.where}: {error.what}"
+        message = f"{error.field}: {error.reason}"
         return _Entry(group, PlannedPool(offer.pool, group.name, "", UNUSED, {}, message), None)
     message = (
         f"left out: {', '.join(offer.foreign[:5])} (no names of resources)" if offer.foreign else ""

@@ -65,7 +65,7 @@ class Listener:
 
     def errors(self) -> dict[NatsSource, str]:
         """Return why sources cannot be heard; an empty text for one that can."""
-        return {source: one.link.trouble for source, one in self._connections.items()}
+        return {source: one.link.error for source, one in self._connections.items()}
 
     # --- one source -----------------------------------------------------------------------------
 

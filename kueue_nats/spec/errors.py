@@ -16,7 +16,7 @@ from templates.common.errors import InterlinkNatsError, Located, one_line
 
 
 class SpecError(Located):
-    """Error in a MasterQueue: ``where`` is the field."""
+    """Error in a MasterQueue: ``field`` names its place."""
 
 
 class ClusterError(InterlinkNatsError):

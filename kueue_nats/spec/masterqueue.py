@@ -101,7 +101,7 @@ def read(raw: Mapping[str, Any]) -> MasterQueue:
     except SpecError:
         raise
     except Located as error:
-        raise SpecError(error.where, error.what) from None
+        raise SpecError(error.field, error.reason) from None
 
 
 def _read(raw: Mapping[str, Any]) -> MasterQueue:

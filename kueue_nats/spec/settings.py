@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path as FilePath
 from typing import Annotated
 
-from templates.program.settings import WAYS_IN, Logging, Nats, mistakes_of_nats
-from templates.settings.environment import Overlay
+from templates.program.settings import CREDENTIAL_FILES, Logging, Nats, find_nats_errors
+from templates.settings.environment import SettingsLoader
 from templates.settings.files import reading_file
 from templates.settings.reference import Key
 from templates.settings.types import Count, Kind, PathOrEmpty, Word
@@ -57,14 +57,14 @@ class Settings:
 
 def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     nats = settings.nats
-    if nats.servers or nats.user or any(getattr(nats, key) for key in WAYS_IN):
-        yield from mistakes_of_nats(nats)
+    if nats.servers or nats.user or any(getattr(nats, key) for key in CREDENTIAL_FILES):
+        yield from find_nats_errors(nats)
     host, _, port = settings.listen.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         yield "listen", "must be address:port"
 
 
-_OVERLAY = Overlay(Settings(), PREFIX, _mistakes)
+_OVERLAY = SettingsLoader(Settings(), PREFIX, _mistakes)
 
 
 def from_environment(config: str = "") -> Settings:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from kueue_nats.spec.errors import SpecError
 from templates.common.names import is_subdomain
 from templates.common.quantity import is_quantity
-from templates.common.validation import object_at, objects_at, one_of, text_at, texts_at
+from templates.common.validation import object_at, objects_at, text_at, texts_at, wrong_choice
 
 STRATEGIES = ("BestEffortFIFO", "StrictFIFO")
 STOP_POLICIES = ("None", "Hold", "HoldAndDrain")
@@ -65,7 +65,7 @@ def read(raw: Json, name: str) -> Template:
 def _choice(raw: Json, key: str, field: str, values: tuple[str, ...]) -> str:
     value = raw.get(key)
     if value is not None and value not in values:
-        raise one_of(f"{field}.{key}", values, value)
+        raise wrong_choice(f"{field}.{key}", values, value)
     return value or ""
 
 

@@ -16,8 +16,8 @@ from pathlib import Path as FilePath
 
 from templates.common.errors import ConfigError, PodRejected
 from templates.common.names import check_token
-from templates.program.settings import Logging, Nats, mistakes_of_nats
-from templates.settings.environment import WITHOUT_A_FILE, Overlay
+from templates.program.settings import Logging, Nats, find_nats_errors
+from templates.settings.environment import WITHOUT_A_FILE, SettingsLoader
 from templates.settings.files import reading_file
 from templates.settings.reference import Key
 from templates.settings.types import REQUIRED, Count, PathOrEmpty, Word
@@ -117,7 +117,7 @@ class Settings:
 
 def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     """What no single value can be checked for."""
-    yield from mistakes_of_nats(settings.nats)
+    yield from find_nats_errors(settings.nats)
     if not settings.listen.startswith(("http://", "unix:///")):
         yield "listen", "must be http://address:port or unix:///path"
     if settings.health_listen and not port_of(settings.health_listen):
@@ -125,7 +125,7 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
     try:
         check_token("default_pool", settings.default_pool or "none")
     except PodRejected as error:
-        yield "default_pool", error.what
+        yield "default_pool", error.reason
     if settings.create_timeout_s > 110:
         yield "create_timeout_s", "must be at most 110: interLink gives up after 120 s"
     if settings.redis.url and not settings.redis.url.startswith(
@@ -140,7 +140,7 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "orphans.api_server", f"must begin with https://, or be {IN_CLUSTER}"
 
 
-_OVERLAY = Overlay(Settings(), PREFIX, _mistakes)
+_OVERLAY = SettingsLoader(Settings(), PREFIX, _mistakes)
 
 
 def from_environment() -> Settings:

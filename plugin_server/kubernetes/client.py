@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Optional
 
 from templates.common.errors import InterlinkNatsError, one_line
 from templates.kube_api.client import OK, STRATEGIC_PATCH, Call, Failure, KubeClient, TokenFile
-from templates.kube_api.errors import with_status
+from templates.kube_api.errors import message_with_status
 
 AGENT = "interlink-plugin"
 TIMEOUT_S = 20.0
@@ -47,7 +47,7 @@ class Cluster:
     def __init__(self, access: Access) -> None:
         def error_of(failure: Failure) -> ClusterError:
             if failure.status > OK:
-                words = with_status("the API server says", failure.status, failure.body)
+                words = message_with_status("the API server says", failure.status, failure.body)
             else:
                 words = f"{access.url}: {failure.reason}"
             return ClusterError(one_line(words), failure.status)

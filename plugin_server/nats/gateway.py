@@ -28,10 +28,10 @@ from templates.protocol.messages import Delete, LogRequest, Query, Refusal
 from templates.protocol.publications import (
     Config,
     Resources,
-    Statuses,
+    StatusUpdate,
     read_config,
     read_resources,
-    read_statuses,
+    read_status_update,
 )
 
 Heard = Callable[[Any], None]
@@ -47,7 +47,7 @@ class Gateway:
         root: str,
         on_config: Callable[[Config], None],
         on_resources: Callable[[Resources], None],
-        on_statuses: Callable[[Statuses], None],
+        on_statuses: Callable[[StatusUpdate], None],
         on_connected: Callable[[], object],
     ) -> None:
         self._root = root
@@ -64,7 +64,7 @@ class Gateway:
         link = Link(self._settings, self._root, self._connected)
         self._hear(link, CONFIG, read_config, self._on_config)
         self._hear(link, RESOURCES, read_resources, self._on_resources)
-        self._hear(link, STATUS, read_statuses, self._on_statuses)
+        self._hear(link, STATUS, read_status_update, self._on_statuses)
         self._link = link
         await link.start()
         self._keeper = asyncio.ensure_future(link.ended())
@@ -114,7 +114,7 @@ class Gateway:
     @property
     def trouble(self) -> str:
         """Why there is no connection; empty when there is one."""
-        return self._link.trouble if self._link is not None else "the plugin is starting"
+        return self._link.error if self._link is not None else "the plugin is starting"
 
     # --- speaking -----------------------------------------------------------------------------
 
@@ -127,20 +127,20 @@ class Gateway:
     ) -> list[Optional[Refusal]]:
         """Have jobs run; None for each that is journaled at the site."""
         where = subjects.subject(self._root, CREATE, pool)
-        answer = await self.link.request(pool, where, messages.create(jobs), timeout_s)
+        answer = await self.link.request(pool, where, messages.write_create(jobs), timeout_s)
         return messages.read_outcomes(answer, len(jobs))
 
     async def delete(self, pool: str, delete: Delete, timeout_s: float) -> Optional[Refusal]:
         """Have a job ended; None when the site will see to it, whatever happens."""
         where = subjects.subject(self._root, DELETE, pool, delete.name)
-        answer = await self.link.request(pool, where, messages.delete(delete), timeout_s)
+        answer = await self.link.request(pool, where, messages.write_delete(delete), timeout_s)
         return messages.read_refusal(answer)
 
-    async def query(self, pool: str, query: Query, timeout_s: float) -> Statuses | Refusal:
+    async def query(self, pool: str, query: Query, timeout_s: float) -> StatusUpdate | Refusal:
         """A page of states."""
         where = subjects.subject(self._root, QUERY, pool)
-        answer = await self.link.request(pool, where, messages.query(query), timeout_s)
-        return messages.read_refusal(answer) or read_statuses(answer, pool)
+        answer = await self.link.request(pool, where, messages.write_query(query), timeout_s)
+        return messages.read_refusal(answer) or read_status_update(answer, pool)
 
     @contextlib.asynccontextmanager
     async def log_stream(
@@ -151,6 +151,6 @@ class Gateway:
 
             async def ask(pool: str, request: LogRequest) -> None:
                 where = subjects.subject(self._root, LOGS, pool, request.job)
-                await self.link.publish_request(where, inbox, messages.log_request(request))
+                await self.link.publish_request(where, inbox, messages.write_log_request(request))
 
             yield ask, next_message

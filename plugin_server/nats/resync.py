@@ -19,7 +19,7 @@ from templates.common.errors import PodRejected, WireError
 from templates.common.names import uid_of
 from templates.nats.requests import LinkError
 from templates.protocol.messages import Query, Refusal
-from templates.protocol.publications import Statuses
+from templates.protocol.publications import StatusUpdate
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Snapshots:
         known = self._pools.get(pool)
         return known is not None and (known.busy or known.wanted.is_set())
 
-    def hear(self, said: Statuses) -> None:
+    def hear(self, said: StatusUpdate) -> None:
         """Take a publication."""
         self._pools_known.hear(said.pool)
         for status in said.states:
@@ -92,7 +92,7 @@ class Snapshots:
             pool.task = asyncio.ensure_future(self._keep_right(name, pool))
         return pool
 
-    def _is_gap(self, pool: _Pool, said: Statuses) -> bool:
+    def _is_gap(self, pool: _Pool, said: StatusUpdate) -> bool:
         """Whether something was published that has not arrived here."""
         now = self._clock()
         known = pool.voices.get(said.instance)
@@ -105,7 +105,7 @@ class Snapshots:
         expected = known.number + (1 if said.states or said.gone else 0)
         return said.number not in (known.number, expected)
 
-    def _is_miscounted(self, pool: _Pool, said: Statuses) -> bool:
+    def _is_miscounted(self, pool: _Pool, said: StatusUpdate) -> bool:
         """Whether the submitter has known another number of jobs for a while."""
         if said.jobs == self._table.count(said.pool):
             pool.miscounts = 0

@@ -29,8 +29,7 @@ from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
 from plugin_server.state.rejections import Refusals
 from templates.program.settings import link_settings
-from templates.protocol.publications import Config, Resources
-from templates.protocol.publications import Statuses as Published
+from templates.protocol.publications import Config, Resources, StatusUpdate
 
 if TYPE_CHECKING:
     from plugin_server.state.redis_store import Store
@@ -195,7 +194,7 @@ class Service:
         self.pools.hear_resources(resources)
         self._retries.wake(resources.pool)
 
-    def _hear_statuses(self, said: Published) -> None:
+    def _hear_statuses(self, said: StatusUpdate) -> None:
         self.snapshots.hear(said)
 
 

@@ -125,7 +125,7 @@ class Store:
         with self._tried(), self._connect() as redis:
             redis.ping()
             for pool, config in changed.items():
-                raw = codec.encode(publications.config(pool, config.build), compress=False)
+                raw = codec.encode(publications.write_config(pool, config.build), compress=False)
                 redis.hset(self._key("configs"), pool, raw)
                 self._saved[pool] = config.digest
             self._error.clear()

@@ -117,11 +117,11 @@ async def _log_in(options: LinkSettings) -> str:
 
 async def _connect_once(link: Link) -> None:
     """Connect; raise ``LinkError`` if the first attempt fails."""
-    previous_error = link.trouble
+    previous_error = link.error
     await link.start()
     while not link.is_connected:
-        if link.trouble != previous_error:
-            raise LinkError(link.trouble)
+        if link.error != previous_error:
+            raise LinkError(link.error)
         await asyncio.sleep(POLL_S)
 
 
@@ -195,7 +195,7 @@ async def _may_subscribe(row: SubjectRow, root: str, pool: str, options: LinkSet
 
     async def refuse(request: Request) -> None:
         if row.queued:
-            await request.answer(pool, messages.refusal(BEING_CHECKED))
+            await request.answer(pool, messages.write_refusal(BEING_CHECKED))
 
     link.subscribe(_probe(row, root, pool), refuse, queue_group(row, pool))
     try:
@@ -213,11 +213,11 @@ async def _forbidden_subjects(root: str, pool: str, options: LinkSettings) -> li
     try:
         await asyncio.wait_for(_connect_once(link), TIMEOUT_S)
         for row in published_by(SITE):
-            link.complaints.clear()
+            link.server_errors.clear()
             tested_subject = _probe(row, root, pool)
             await link.publish(tested_subject, {"v": 0})
             await link.settle()
-            if link.complaints:
+            if link.server_errors:
                 missing.append(tested_subject)
     except (LinkError, asyncio.TimeoutError) as error:
         missing.append(f"anything ({error})")

@@ -11,12 +11,12 @@ from typing import Any
 from submitter.backends.registry import BACKENDS
 from submitter.config.settings import Pool, Settings
 from templates.common.errors import ConfigError
-from templates.program.settings import WAYS_IN, Nats, mistakes_of_nats
+from templates.program.settings import CREDENTIAL_FILES, Nats, find_nats_errors
 from templates.settings import reference as settings_keys
 from templates.settings.files import parse_yaml, reading_file
 from templates.settings.reference import Key
 from templates.settings.rules import kind_of
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 from templates.site import file as build_config_file
 from templates.site.build_config import BuildConfig
 
@@ -32,7 +32,7 @@ EXAMPLE = Settings(
 )
 """Values of the sample for keys without a default."""
 
-_FORM = Form(Settings(), strict=True)
+_FORM = SettingsSchema(Settings(), strict=True)
 
 
 def read(path: Path) -> Settings:
@@ -91,7 +91,7 @@ def _with_build(pool: Any, field: str, folder: Path) -> Any:
 
 
 def _find_mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
-    yield from mistakes_of_nats(settings.nats)
+    yield from find_nats_errors(settings.nats)
     yield from _find_useless_ca_file(settings.nats)
     if not settings.pools:
         yield "pools", "must hold at least one pool"
@@ -117,4 +117,4 @@ def _find_useless_ca_file(nats: Nats) -> Iterator[tuple[str, str]]:
 
 def secret_files(nats: Nats) -> tuple[tuple[str, str], ...]:
     """Return key and path of every file that contains a secret."""
-    return tuple((name, getattr(nats, name)) for name in WAYS_IN if getattr(nats, name))
+    return tuple((name, getattr(nats, name)) for name in CREDENTIAL_FILES if getattr(nats, name))

@@ -58,7 +58,7 @@ async def serve(settings: Settings) -> int:
 def _describe(agents: Sequence[Agent], link: Link) -> str:
     """Return what the service is doing, for people."""
     jobs = ", ".join(f"{agent.pool}: {len(agent.lifecycle.context.table)} jobs" for agent in agents)
-    state = f"no connection to NATS: {link.trouble}" if link.trouble else "connected"
+    state = f"no connection to NATS: {link.error}" if link.error else "connected"
     return f"{state}; {jobs}"
 
 

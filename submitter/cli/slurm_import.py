@@ -163,7 +163,7 @@ def _convert_build_key(draft: _Draft, key: str, value: Any, values: Mapping[str,
         build_config_file.load(yaml.safe_dump({key: value}), key)
         found, _ = legacy_config.translate({key: value}, key)
     except ConfigError as error:
-        draft.report(key, f"refused: {error.what}")
+        draft.report(key, f"refused: {error.reason}")
         return
     names = []
     for section, below in found.items():

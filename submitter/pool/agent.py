@@ -104,7 +104,7 @@ class Agent:
             elif isinstance(answer, Refusal):
                 logger.info("pool=%s: a job is refused: %s", self.pool, answer.message)
             results.append(answer)
-        return messages.outcomes(results)
+        return messages.write_outcomes(results)
 
     def _check_job(self, entry: Union[Job, WireError]) -> Union[Job, Refusal]:
         """Return the job, or the refusal of one that is malformed or not allowed here."""
@@ -146,7 +146,7 @@ class Agent:
         except (WireError, Forbidden, RequestRefused) as error:
             refusal = _refusal(error)
             logger.info("pool=%s %s: refused: %s", self.pool, request.subject, refusal.message)
-            answer = messages.refusal(refusal)
+            answer = messages.write_refusal(refusal)
         raw = answer if isinstance(answer, bytes) else codec.encode(answer)
         await request.answer_raw(self.pool, raw)
 

@@ -82,7 +82,9 @@ class LogServer:
             end = Refusal(MALFORMED, str(error), False)
         except OSError as error:
             end = Refusal(UNAVAILABLE, f"the log cannot be read: {error.strerror}", True)
-        last = messages.refusal(end) if isinstance(end, Refusal) else messages.log_end(end)
+        last = (
+            messages.write_refusal(end) if isinstance(end, Refusal) else messages.write_log_end(end)
+        )
         await self._link.publish_raw(request.reply, codec.encode(last))
 
     async def _answer(self, wanted: LogRequest, reply: str) -> Union[LogEnd, Refusal]:

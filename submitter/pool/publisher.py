@@ -22,7 +22,7 @@ from templates.nats.requests import LinkError
 from templates.program.recurring_error import RecurringError
 from templates.protocol import publications
 from templates.protocol.messages import Query
-from templates.protocol.publications import Resources, Statuses
+from templates.protocol.publications import Resources
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class PoolPublisher:
 
     async def publish_all(self) -> None:
         """Publish how scripts are built, the resources and a heartbeat, for a new subscriber."""
-        message = publications.config(self._name, self._context.pool.build)
+        message = publications.write_config(self._name, self._context.pool.build)
         await self._publish(subjects.CONFIG, codec.encode(message))
         self._resources = None
         await self._publish_resources()
@@ -92,7 +92,7 @@ class PoolPublisher:
             return
         for part in _parts(dumped, self._room_for_states(gone)):
             self._number += 1
-            payload = publications.statuses(self._header(tuple(gone)), part)
+            payload = publications.dump_status_update(self._header(tuple(gone)), part)
             gone = []
             await self._publish(subjects.STATUS, payload)
 
@@ -100,14 +100,14 @@ class PoolPublisher:
         return max(self._link.part_size - HEADER_BYTES - _size(gone), LEAST_STATES_BYTES)
 
     async def _publish_heartbeat(self) -> None:
-        await self._publish(subjects.STATUS, publications.statuses(self._header(()), []))
+        await self._publish(subjects.STATUS, publications.dump_status_update(self._header(()), []))
 
     async def _publish_resources(self) -> None:
         resources = await asyncio.to_thread(self._read_resources)
         if self._resources is not None and resources.quotas != self._resources.quotas:
             logger.info("pool=%s: offers %s", self._name, dict(resources.quotas))
         self._resources = resources
-        message = publications.resources(resources)
+        message = publications.write_resources(resources)
         await self._link.publish(self._subjects[subjects.RESOURCES], message, compress=False)
 
     def _read_resources(self) -> Resources:
@@ -135,7 +135,7 @@ class PoolPublisher:
         table, room = self._context.table, self._link.part_size - HEADER_BYTES
         if query.jobs is None:
             dumped, cursor = table.page(query.cursor, room)
-            return publications.statuses(self._header((), cursor), dumped)
+            return publications.dump_status_update(self._header((), cursor), dumped)
         gone: list[str] = []
         dumped = []
         names = sorted(set(query.jobs))
@@ -149,12 +149,12 @@ class PoolPublisher:
                 dumped.append(entry.dump())
             room -= len(dumped[-1]) if entry is not None else len(name) + 3
             if room < 0 and name != names[-1]:
-                return publications.statuses(self._header(tuple(gone), name), dumped)
-        return publications.statuses(self._header(tuple(gone)), dumped)
+                return publications.dump_status_update(self._header(tuple(gone), name), dumped)
+        return publications.dump_status_update(self._header(tuple(gone)), dumped)
 
-    def _header(self, gone: tuple[str, ...], cursor: str = "") -> Statuses:
+    def _header(self, gone: tuple[str, ...], cursor: str = "") -> StatusUpdate:
         count = len(self._context.table)
-        return Statuses(self._name, self._instance, self._number, count, (), gone, cursor)
+        return StatusUpdate(self._name, self._instance, self._number, count, (), gone, cursor)
 
 
 def _size(names: list[str]) -> int:

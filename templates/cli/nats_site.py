@@ -1,14 +1,14 @@
 """``nats-site``: the users of the NATS server, one for each site, each with the least rights.
 
-It is for whoever runs that server, and belongs to none of our programs; it stands beside the
-subjects and permissions that it writes down. Users prove themselves with NKeys: the server's
-files hold public keys only, so no secret of a site is ever where the server's configuration is.
+It is for the admin of that server, and belongs to none of our programs. Users authenticate with
+NKeys: the server's files hold public keys only, so no secret of a site is ever where the server's
+configuration is.
 
     <dir>/nats-server.conf      the server's own file, written once and then its admin's
     <dir>/users.conf            all users; included by the former, written anew at every change
     <dir>/users/<name>.conf     one user, included by users.conf
     <dir>/credentials/<name>.nkey    the secret key of a user, to be taken to its site
-    <dir>/nats-site.json        who there is: what the other files are made from
+    <dir>/nats-site.json        all users: the other files are made from it
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ include "users.conf"
 
 
 class User(NamedTuple):
-    """One user of the server; without pools it is one of ``subjects.ROLES``."""
+    """User of the server; without pools it is one of ``subjects.ROLES``."""
 
     public_key: str
     pools: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class User(NamedTuple):
 
 
 class Register(NamedTuple):
-    """Everybody, and what they have in common."""
+    """All users, and the settings that they share."""
 
     root: str
     url: str
@@ -76,7 +76,7 @@ class Register(NamedTuple):
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     act: Callable[[argparse.Namespace], str] = arguments.act
     try:
@@ -96,8 +96,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    def command(name: str, act: Callable[[argparse.Namespace], str], words: str) -> Any:
-        made = commands.add_parser(name, help=words, description=words)
+    def command(name: str, act: Callable[[argparse.Namespace], str], text: str) -> Any:
+        made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(act=act)
         return made
 
@@ -112,8 +112,8 @@ def _parser() -> argparse.ArgumentParser:
     add.add_argument("site", metavar="SITE")
     add.add_argument("pools", metavar="POOL", nargs="+")
     add.add_argument("--new-key", action="store_true", help="replace the key that it has")
-    words = "let its submitters share their tokens in a bucket of its own"
-    add.add_argument("--bucket", action="store_true", help=words)
+    text = "let its submitters share their tokens in a bucket of its own"
+    add.add_argument("--bucket", action="store_true", help=text)
     remove = command("remove", remove_site, "take a site's access away")
     remove.add_argument("site", metavar="SITE")
     shown = command("list", list_users, "show all users")
@@ -134,8 +134,8 @@ def init_server(arguments: argparse.Namespace) -> str:
     folder.mkdir(parents=True, exist_ok=True)
     conf = folder / "nats-server.conf"
     if not conf.exists():
-        words = {"port": arguments.port, "cert": arguments.cert, "key": arguments.key}
-        _write(conf, SERVER.format(conf=conf, **words))
+        values = {"port": arguments.port, "cert": arguments.cert, "key": arguments.key}
+        _write(conf, SERVER.format(conf=conf, **values))
     for role in ROLES:
         register.users[role] = User(_new_key(folder, role))
     _save(folder, register)
@@ -177,7 +177,7 @@ def remove_site(arguments: argparse.Namespace) -> str:
 
 
 def list_users(arguments: argparse.Namespace) -> str:
-    """A line for each user: name, public key, pools."""
+    """Return a line for each user: name, public key, pools."""
     users = _load(arguments.dir).users
     width = max(map(len, users))
     rows = [f"{n:<{width}}  {u.public_key}  {' '.join(u.pools) or '-'}" for n, u in users.items()]
@@ -204,7 +204,7 @@ def _next_steps(folder: Path, register: Register, site: str) -> str:
 
 
 def _bucket(name: str) -> str:
-    """What else there is to do for a site that has one."""
+    """Return the next steps for a site that has a bucket."""
     if not name:
         return ""
     return (
@@ -251,8 +251,8 @@ def _save(folder: Path, register: Register) -> None:
             if user.pools
             else permissions.of_role(register.root, name)
         )
-        words = permissions.server_words(user.public_key, may)
-        _write(folder / "users" / f"{name}.conf", f"{_variable(name)} = {words}\n")
+        entry = permissions.server_entry(user.public_key, may)
+        _write(folder / "users" / f"{name}.conf", f"{_variable(name)} = {entry}\n")
     includes = "".join(f'include "users/{name}.conf"\n' for name in register.users)
     everybody = ", ".join(f"${_variable(name)}" for name in register.users)
     head = "# Written by nats-site at every change.\n"
@@ -262,7 +262,7 @@ def _save(folder: Path, register: Register) -> None:
 
 
 def _variable(name: str) -> str:
-    """The server's name for a user; hexadecimal, because a dash would end it."""
+    """Return the server's variable for a user; hexadecimal, because a dash would end it."""
     return f"user_{name.encode().hex()}"
 
 
@@ -277,7 +277,7 @@ def _new_key(folder: Path, name: str) -> str:
 
 
 def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file in one step; nobody ever sees half of it, or a secret with wider rights."""
+    """Replace a file in one step, so that it is never seen half written or with wider rights."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
     handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)

@@ -1,6 +1,6 @@
 """``render-pod``: show, or run here, the job that a pod becomes.
 
-The one module of this package that touches files and processes.
+It touches files and processes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from templates.translation.build import build
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """The command line; returns the exit code."""
+    """Run the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     try:
         job = build(_read_pod(arguments.files), _read_config(arguments))
@@ -68,9 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         "--config", metavar="FILE", help="the site's BuildConfig (default: defaults)"
     )
     parser.add_argument("--runtime", choices=RUNTIMES, help="instead of the configuration's")
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument("--run", action="store_true", help="run it here and show what kubectl would")
-    what.add_argument("--output", metavar="DIR", type=Path, help="write the job's directory there")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--run", action="store_true", help="run it here and show what kubectl would")
+    mode.add_argument("--output", metavar="DIR", type=Path, help="write the job's directory there")
     parser.add_argument("--keep", action="store_true", help="with --run: keep the job's directory")
     return parser
 
@@ -109,12 +109,12 @@ def _read_config(arguments: argparse.Namespace) -> BuildConfig:
 
 
 def _run(job: Job, keep: bool) -> int:
-    told = _listen()
+    signals = _record_signals()
     parent = Path(tempfile.mkdtemp(prefix="render-pod-"))
     directory = parent / job.name
     try:
         write_job(job, directory)
-        code = _follow(job, directory, told)
+        code = _follow(job, directory, signals)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _show_logs(job, directory)
         return code
@@ -125,16 +125,16 @@ def _run(job: Job, keep: bool) -> int:
             shutil.rmtree(parent, ignore_errors=True)
 
 
-def _listen() -> list[int]:
-    """From now on, whatever tells this program to end is noted here, for the pod to be ended."""
-    told: list[int] = []
+def _record_signals() -> list[int]:
+    """Return a list to which signals that end this program are added from now on."""
+    received: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) != signal.SIG_IGN:  # as under nohup
-            signal.signal(number, lambda number, _: told.append(number))
-    return told
+            signal.signal(number, lambda number, _: received.append(number))
+    return received
 
 
-def _follow(job: Job, directory: Path, told: list[int]) -> int:
+def _follow(job: Job, directory: Path, signals: list[int]) -> int:
     """Run the script, and print each change of state; Ctrl-C ends the pod as a deletion would."""
     shown: dict[str, str] = {}
     process = subprocess.Popen(
@@ -148,8 +148,8 @@ def _follow(job: Job, directory: Path, told: list[int]) -> int:
             _show_changes(job, _state(directory), shown)
             if done:
                 return process.returncode if process.returncode >= 0 else 128 - process.returncode
-            if told:
-                told.clear()
+            if signals:
+                signals.clear()
                 sys.stderr.write("render-pod: ending the pod (TERM, its grace period, KILL)\n")
                 process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
@@ -178,7 +178,7 @@ def _show_changes(job: Job, state: JobState, shown: dict[str, str]) -> None:
 
 
 def describe(state: ContainerState) -> str:
-    """A container's state on one line, in kubectl's words."""
+    """Return a container's state on one line, in kubectl's words."""
     restarts = f", restarts {state.restarts}" if state.restarts else ""
     if state.state == TERMINATED and state.end is not None:
         end = state.end

@@ -1,4 +1,4 @@
-"""Every name that Kubernetes, interLink and the device vendors chose for us, written once.
+"""Names that Kubernetes, interLink and the device vendors chose for us, each written once.
 
 Nothing here may be changed to taste: users and other programs spell these strings.
 """
@@ -42,12 +42,12 @@ NVIDIA_MIG_PREFIX = "nvidia.com/mig-"  # slices of a GPU: nvidia.com/mig-1g.5gb,
 
 
 def is_gpu(resource: str) -> bool:
-    """Whether a resource name stands for whole GPUs or slices of them."""
+    """Return whether a resource name stands for whole GPUs or slices of them."""
     return resource in GPUS or resource.startswith(NVIDIA_MIG_PREFIX)
 
 
 def gpu_vendor(resource: str) -> str:
-    """Whose GPUs a resource name stands for: nvidia, amd, intel, or nothing."""
+    """Return the vendor of a resource that is GPUs: nvidia, amd or intel; empty for another."""
     if not is_gpu(resource):
         return ""
     return next(vendor for vendor in ("nvidia", "amd", "intel") if vendor in resource)

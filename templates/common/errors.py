@@ -1,4 +1,4 @@
-"""What can go wrong in the translation, as one tree.
+"""Errors of the translation and of messages, as one tree.
 
     InterlinkNatsError
     ├── PodRejected      a pod asks what cannot be given, or its request is malformed
@@ -13,35 +13,35 @@ from __future__ import annotations
 
 
 def one_line(text: str, limit: int = 400) -> str:
-    """Fold white space and control characters so that any text fits on one line."""
+    """Return the text on one line: white space and control characters become spaces."""
     folded = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return folded if len(folded) <= limit else folded[: limit - 3] + "..."
 
 
 class InterlinkNatsError(Exception):
-    """The root of every error that this project raises on purpose."""
+    """Root of every error that this project raises on purpose."""
 
 
 class Located(InterlinkNatsError):
-    """An error at a named place: ``<where>: <what>``."""
+    """Error at a named place: ``<field>: <reason>``."""
 
-    def __init__(self, where: str, what: str) -> None:
-        super().__init__(where, what)
-        self.where = where
-        self.what = what
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(field, reason)
+        self.field = field
+        self.reason = reason
 
     def __str__(self) -> str:
-        where = one_line(self.where, 300)  # a file and the key in it
-        return f"{where}: {one_line(self.what)}" if where else one_line(self.what)
+        field = one_line(self.field, 300)  # a file and the key in it
+        return f"{field}: {one_line(self.reason)}" if field else one_line(self.reason)
 
 
 class PodRejected(Located):
-    """The pod cannot run here: its author has to change it, or the site its configuration."""
+    """Pod that cannot run here: its author has to change it, or the site its configuration."""
 
 
 class ConfigError(Located):
-    """A configuration file is wrong; ``where`` names the file and the key."""
+    """Wrong configuration file; ``field`` names the file and the key."""
 
 
 class WireError(Located):
-    """A message or a subject that none of our programs can have sent; ``where`` names the field."""
+    """Message or subject that none of our programs can have sent."""

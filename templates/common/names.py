@@ -115,8 +115,8 @@ def pool_value(pool: str, error: type[Located] = PodRejected) -> str:
     after = "" if pool[-1].isalnum() else f".{_EDGE}"
     value = f"{before}{pool}{after}"
     if len(value) > LABEL_LENGTH:
-        what = f"is too long for a toleration, where it would be {value}, at most {LABEL_LENGTH}"
-        raise error(f"pool {pool}", what)
+        reason = f"is too long for a toleration, where it would be {value}, at most {LABEL_LENGTH}"
+        raise error(f"pool {pool}", reason)
     return value
 
 

@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, Optional
 
 from templates.common.errors import PodRejected
-from templates.common.validation import object_at, wrong
+from templates.common.validation import object_at, wrong_type
 
 _LONGEST = 64  # characters; also keeps the caches small
 _LARGEST_EXPONENT = 30  # 10**30 is beyond any machine; without a bound 1e999999999 fills the memory
@@ -79,7 +79,7 @@ def _malformed(text: str, where: str) -> PodRejected:
 
 
 def is_quantity(text: str) -> bool:
-    """Whether the text is a quantity that is not negative, which is all that a pod may ask."""
+    """Return whether the text is a quantity, and not negative: all that a pod may ask for."""
     if len(text) > _LONGEST:
         return False
     value = _milli(text)
@@ -87,7 +87,7 @@ def is_quantity(text: str) -> bool:
 
 
 def parse(text: str, where: str = "") -> Fraction:
-    """The exact value."""
+    """Return the exact value."""
     value = _value(text) if len(text) <= _LONGEST else None
     if value is None:
         raise _malformed(text, where)
@@ -95,7 +95,7 @@ def parse(text: str, where: str = "") -> Fraction:
 
 
 def cpu_milli(text: str, where: str = "") -> int:
-    """Thousandths of a CPU, rounded up."""
+    """Return thousandths of a CPU, rounded up."""
     value = _milli(text) if len(text) <= _LONGEST else None
     if value is None:
         raise _malformed(text, where)
@@ -103,7 +103,7 @@ def cpu_milli(text: str, where: str = "") -> int:
 
 
 def byte_count(text: str, where: str = "") -> int:
-    """Bytes, rounded up."""
+    """Return bytes, rounded up."""
     value = _whole(text) if len(text) <= _LONGEST else None
     if value is None:
         raise _malformed(text, where)
@@ -111,23 +111,23 @@ def byte_count(text: str, where: str = "") -> int:
 
 
 def count(text: str, where: str = "") -> int:
-    """Whole pieces (GPUs, ...), rounded up."""
+    """Return a whole number (of GPUs, ...), rounded up."""
     return byte_count(text, where)
 
 
 def as_text(value: object, where: str) -> str:
-    """A quantity of a manifest as text: YAML reads ``cpu: 2`` as a number. None is empty."""
+    """Return a quantity of a manifest as text: YAML reads ``cpu: 2`` as a number. None is empty."""
     if type(value) is str:
         return value
     if value is None:
         return ""
     if type(value) is int or type(value) is float:
         return str(value)
-    raise wrong(where, "a quantity", value)
+    raise wrong_type(where, "a quantity", value)
 
 
 def quantities_at(holder: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
-    """An object of quantities, checked and as written; an empty one when absent."""
+    """Return an object of quantities, checked and as written; an empty one when absent."""
     found = object_at(holder, key, where)
     for name, value in found.items():
         if type(value) is not str:

@@ -1,4 +1,4 @@
-"""Words of bash that the translation puts together; all else is quoted by the templates."""
+"""Quote words of bash that the translation puts together; the templates quote all else."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ _A_QUOTE = "'\"'\"'"  # ends the quotes, adds a quote in quotes of the other kin
 
 
 def quote(text: str) -> Word:
-    """A word that means just this text."""
+    """Return a word that means just this text."""
     return Word(text if _is_plain(text) else _in_quotes(text))
 
 
-def inside(variable: str, path: str) -> Word:
-    """A path below the directory that a variable of the script holds: ``"$DIR"/volumes/cfg``."""
+def quote_below(variable: str, path: str) -> Word:
+    """Return a path below the directory in a variable of the script: ``"$DIR"/volumes/cfg``."""
     return Word(f'"{variable}"/{quote(path)}')
 
 
-def words(texts: Collection[str], separator: str = " ") -> str:
-    """Several words in a row, all in quotes: that is quicker than to ask which of them need any."""
+def quote_all(texts: Collection[str], separator: str = " ") -> str:
+    """Return the texts as words, all in quotes: quicker than to find out which need them."""
     if not texts:
         return ""
     joined = f"'{separator}'".join(texts)
-    if joined.count("'") == 2 * (len(texts) - 1):  # all of them are ours
+    if joined.count("'") == 2 * (len(texts) - 1):  # all of the quotes are ours
         return f"'{joined}'"
     return separator.join([_in_quotes(text) for text in texts])
 

@@ -30,16 +30,16 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 
 
 class UniqueKeys(SafeConstructor):
-    """The part of a safe loader that refuses a mapping with a key that stands there twice."""
+    """Part of a safe loader that refuses a mapping with the same key twice."""
 
     def construct_document(self, node: yaml.Node) -> Any:
-        """Return what a document says, once it is known to say nothing twice."""
-        _refuse_twice(node)
+        """Return the value of a document, if no mapping in it has a key twice."""
+        _refuse_duplicates(node)
         return super().construct_document(node)
 
 
-def _refuse_twice(document: yaml.Node) -> None:
-    """Of two equal keys the last would win in silence; kubectl refuses them, too."""
+def _refuse_duplicates(document: yaml.Node) -> None:
+    """Refuse equal keys, as kubectl does: the last one would win in silence."""
     waiting = [document]
     seen: set[int] = set()
     while waiting:
@@ -51,10 +51,10 @@ def _refuse_twice(document: yaml.Node) -> None:
             waiting += node.value
         elif isinstance(node, yaml.MappingNode):
             waiting += [value for _, value in node.value]
-            _refuse_twins([key for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
+            _refuse_equal([key for key, _ in node.value if isinstance(key, yaml.ScalarNode)])
 
 
-def _refuse_twins(keys: list[yaml.ScalarNode]) -> None:
+def _refuse_equal(keys: list[yaml.ScalarNode]) -> None:
     names: set[str] = set()
     for key in keys:
         if key.value in names:
@@ -64,7 +64,7 @@ def _refuse_twins(keys: list[yaml.ScalarNode]) -> None:
 
 
 class _Loader(UniqueKeys, _SafeLoader):
-    """The safe loader without dates and numbers of base 60."""
+    """Safe loader without dates and numbers of base 60."""
 
 
 _NUMBERS = (
@@ -83,7 +83,7 @@ for _first in "-+.0123456789":
 
 
 def load_documents(where: str, text: str) -> Iterator[Any]:
-    """The documents of a file that are not empty, as JSON values; one line for every error."""
+    """Yield the documents of a file that are not empty, as JSON values; errors are one line."""
     try:
         documents = _json_documents(text) or list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -95,22 +95,22 @@ def load_documents(where: str, text: str) -> Iterator[Any]:
 
 
 def _json_documents(text: str) -> list[Any]:
-    """The documents of a file in JSON, none of another: YAML folds line breaks of Unicode."""
+    """Return the documents of a file in JSON, none of another: YAML folds Unicode line breaks."""
     if not text.lstrip().startswith("{"):
         return []
     try:
         parts = re.split(r"^---$", text, flags=re.MULTILINE)
-        documents = [json.loads(part, object_pairs_hook=_without_twins) for part in parts]
+        documents = [json.loads(part, object_pairs_hook=_unique_pairs) for part in parts]
         json.dumps(documents, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError):
         return []
     return documents
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError  # what YAML says of it has the line
+        raise ValueError  # the error of the YAML loader has the line
     return found
 
 
@@ -123,7 +123,7 @@ def _reason(error: Exception) -> str:
 
 
 def _plain(value: object, where: str, depth: int, budget: list[int]) -> Any:
-    """A copy without aliases, with names as text; the budget ends files that expand without end."""
+    """Return a copy without aliases, names as text; ``budget`` limits how far a file expands."""
     budget[0] -= 1
     if depth < 0 or budget[0] < 0:
         raise PodRejected(where, "is nested too deeply or refers to itself")

@@ -1,6 +1,6 @@
 """A small client of the Kubernetes API: credentials, deadlines, pages, streams, errors.
 
-JSON goes in and comes out. Who asks is said by an ``AccessSource``: a file with a token here, a
+Bodies are JSON. The credentials come from an ``AccessSource``: a file with a token here, a
 kubeconfig in ``kubeconfig.py``, which alone needs the package ``kubernetes``.
 """
 
@@ -18,7 +18,7 @@ import urllib3
 
 from templates.common.errors import ConfigError, one_line
 from templates.common.json_codec import load_json
-from templates.kube_api.errors import why
+from templates.kube_api.errors import message_of
 
 JSON = "application/json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -30,14 +30,14 @@ PAGES = 10_000
 BLOCK = 64 * 1024
 OK, UNAUTHORIZED = 200, 401
 
-# How urllib3 begins what it says of a connection; its address in memory helps nobody.
+# The start of urllib3's messages: the connection with its address in memory, which helps nobody.
 _CONNECTION = re.compile(r"^(?:<[^>]*>|\w+\([^)]*\)): ")
 
 Json = dict[str, Any]
 
 
-class Access(NamedTuple):
-    """The way to an API server, and who asks."""
+class ApiAccess(NamedTuple):
+    """URL of an API server, with connections and credentials."""
 
     url: str  # perhaps with a path
     connections: urllib3.PoolManager
@@ -45,24 +45,24 @@ class Access(NamedTuple):
 
 
 class AccessSource(Protocol):
-    """Whoever knows the way."""
+    """Source of the URL and the credentials."""
 
-    def access(self) -> Access:
-        """Return what counts for the next call; raise ``OSError`` or ``ConfigError``."""
+    def access(self) -> ApiAccess:
+        """Return the access for the next call; raise ``OSError`` or ``ConfigError``."""
 
     def renew(self) -> None:
         """Read the credentials anew, because they were refused."""
 
 
 class Failure(NamedTuple):
-    """A call that failed."""
+    """Failed call."""
 
     what: str
     """The call, for people."""
     status: int
     """That of the answer; 0 when there was none."""
     reason: str
-    """In the API server's own words, where there are any."""
+    """The API server's message, if there is one."""
     body: bytes = b""
 
 
@@ -72,7 +72,7 @@ class Call(NamedTuple):
     method: str
     path: str
     what: str
-    """For people: what an error begins with."""
+    """For people: the start of an error."""
     body: Optional[Json] = None
     kind: str = JSON
     """Of the body."""
@@ -87,7 +87,7 @@ class TokenFile:
         self._token_file = token_file
         self._ca_file = ca_file  # empty: the system's own
 
-    def access(self) -> Access:
+    def access(self) -> ApiAccess:
         """Read the files."""
         token = Path(self._token_file).read_text(encoding="ascii", errors="replace").strip()
         if not token.isascii() or len(token.split()) != 1:  # an error of the client would repeat it
@@ -96,14 +96,14 @@ class TokenFile:
         # Since Python 3.13; the certificates of many clusters lack what it insists on.
         tls.verify_flags &= ~ssl.VERIFY_X509_STRICT
         headers = {"Authorization": f"Bearer {token}", "Connection": "close"}
-        return Access(self._url, urllib3.PoolManager(ssl_context=tls), headers)
+        return ApiAccess(self._url, urllib3.PoolManager(ssl_context=tls), headers)
 
     def renew(self) -> None:
-        """Do nothing: no call uses what was read for another."""
+        """Do nothing: each call reads the files."""
 
 
 class KubeClient:
-    """Calls to one API server; any number of threads may make them.
+    """Client of one API server, for any number of threads.
 
     Whatever fails is raised as the exception that ``error_of`` returns for it.
     """
@@ -141,15 +141,15 @@ class KubeClient:
         self, path: str, what: str, query: Optional[Mapping[str, str]] = None, accept: str = JSON
     ) -> Iterator[Json]:
         """Yield the pages of a list; one that breaks off is an error."""
-        asked = {"limit": str(PAGE), **(query or {})}
+        parameters = {"limit": str(PAGE), **(query or {})}
         for _ in range(PAGES):
-            page = self.call(Call("GET", with_query(path, asked), what, accept=accept))
+            page = self.call(Call("GET", with_query(path, parameters), what, accept=accept))
             yield page
             metadata = page.get("metadata")
             more = metadata.get("continue") if type(metadata) is dict else None
             if not more:
                 return
-            asked["continue"] = str(more)
+            parameters["continue"] = str(more)
         reason = f"the API server's list does not end within {PAGES} pages"
         raise self._error_of(Failure(what, OK, reason))
 
@@ -212,7 +212,7 @@ class KubeClient:
         )
 
     def _refusal(self, what: str, status: int, body: bytes) -> Exception:
-        return self._error_of(Failure(what, status, why(status, body), body))
+        return self._error_of(Failure(what, status, message_of(status, body), body))
 
     def _object(self, what: str, content: bytes) -> Json:
         try:

@@ -1,4 +1,4 @@
-"""What a Kubernetes API server says when it does not do what it was asked."""
+"""Messages of a Kubernetes API server that refuses a request."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from templates.common.errors import one_line
 from templates.common.json_codec import load_json
 
 
-def why(status: int, body: bytes) -> str:
-    """In its own words; plain text, which it uses until it knows better, comes with the status."""
-    return _message(body) or with_status("status", status, body)
+def message_of(status: int, body: bytes) -> str:
+    """Return the message of a Status object; for another body its text, behind the status."""
+    return _message(body) or message_with_status("status", status, body)
 
 
-def with_status(what: str, status: int, body: bytes) -> str:
-    """The same behind the status, whatever form they have: ``<what> 403: pods is forbidden``."""
-    words = _message(body) or one_line(body.decode(errors="replace"), 200)
-    return f"{what} {status}: {words}" if words else f"{what} {status}"
+def message_with_status(prefix: str, status: int, body: bytes) -> str:
+    """Return the message behind the status: ``<prefix> 403: pods is forbidden``."""
+    message = _message(body) or one_line(body.decode(errors="replace"), 200)
+    return f"{prefix} {status}: {message}" if message else f"{prefix} {status}"
 
 
 def _message(body: bytes) -> str:
-    """That of a Status object; empty when it is none."""
+    """Return the message of a Status object; empty if the body is none."""
     try:
         found = load_json(body)
     except (ValueError, RecursionError):

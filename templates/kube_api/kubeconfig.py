@@ -1,7 +1,7 @@
 """Access to a Kubernetes API by a kubeconfig, or by the account of the pod that we run in.
 
-The only module that imports the package ``kubernetes``: it knows all the ways to prove who asks,
-programs that issue tokens among them, and renews what runs out.
+The only module that imports the package ``kubernetes``: it supports every kind of credentials,
+programs that issue tokens among them, and renews those that expire.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import yaml
 from kubernetes import client, config
 
 from templates.common.errors import ConfigError, one_line
-from templates.kube_api.client import Access
+from templates.kube_api.client import ApiAccess
 
 
 class Kubeconfig:
@@ -24,7 +24,7 @@ class Kubeconfig:
         self.renew()
 
     def renew(self) -> None:
-        """Read it anew: who brings other credentials has put them into its files."""
+        """Read it anew: new credentials are put into its files."""
         settings: Any = client.Configuration()
         try:
             if self._path:
@@ -37,12 +37,12 @@ class Kubeconfig:
             raise ConfigError(self._where, reason) from None
         self._read = settings, connections
 
-    def access(self) -> Access:
-        """Return what was read, with credentials that are renewed when they run out."""
+    def access(self) -> ApiAccess:
+        """Return what was read, with credentials that are renewed when they expire."""
         settings, connections = self._read
         try:
             entries = settings.auth_settings().values()
         except config.ConfigException as error:
             raise ConfigError(self._where, one_line(str(error))) from None
         headers = {entry["key"]: entry["value"] for entry in entries if entry.get("value")}
-        return Access(settings.host, connections, headers)
+        return ApiAccess(settings.host, connections, headers)

@@ -58,14 +58,14 @@ class ChunkStore:
         parts = codec.parts_of(secrets.token_hex(16), raw, chunk_size)
         pieces = list(codec.slices(raw, chunk_size))
 
-        async def give(message: Msg) -> None:
-            asked = message.data.decode(errors="replace")
-            known = asked.isascii() and asked.isdigit() and len(asked) < 9
-            if known and int(asked) < len(pieces) and is_inbox(self._root, message.reply):
-                await message.respond(pieces[int(asked)])
+        async def serve(message: Msg) -> None:
+            number = message.data.decode(errors="replace")
+            is_number = number.isascii() and number.isdigit() and len(number) < 9
+            if is_number and int(number) < len(pieces) and is_inbox(self._root, message.reply):
+                await message.respond(pieces[int(number)])
 
         where = subject(self._root, kind, pool, parts.id)
-        self._kept[parts.id] = await self._client().subscribe(where, cb=give)
+        self._kept[parts.id] = await self._client().subscribe(where, cb=serve)
         asyncio.get_running_loop().call_later(KEPT_S, self._expire, parts.id)
         return parts
 

@@ -38,7 +38,7 @@ async def opened(
     client: Client,
     settings: LinkSettings,
     make: Callable[[Client], Awaitable[Made]],
-    complain: Callable[[Exception], None],
+    on_error: Callable[[Exception], None],
     on_closed: Callable[[], None],
 ) -> Made:
     """Connect once and subscribe with ``make``; raise what the server or the network said.
@@ -51,7 +51,7 @@ async def opened(
 
     async def keep_error(error: Exception) -> None:
         failures.append(error)
-        complain(error)
+        on_error(error)
 
     async def closed() -> None:
         on_closed()

@@ -144,7 +144,7 @@ def announced(message: Mapping[str, Any]) -> Optional[Parts]:
         raw = object_at(message, "parts", "message")
         identity, sha256 = text_at(raw, "id", where), text_at(raw, "sha256", where)
     except PodRejected as error:
-        raise WireError(error.where, error.what) from None
+        raise WireError(error.field, error.reason) from None
     pieces, size = raw.get("pieces"), raw.get("size")
     if type(pieces) is not int or type(size) is not int or not 0 < pieces <= size <= LARGEST:
         raise WireError(where, f"must have pieces and size, of at most {LARGEST} bytes")

@@ -126,12 +126,12 @@ class Link:
         self._tasks: set[asyncio.Task[None]] = set()
         self._chunks = ChunkStore(root, self._alive)
         self._last_answer = 0.0
-        self._trouble = "not connected yet"
+        self._error = "not connected yet"
         self.connections = 0
-        self.complaints: deque[str] = deque(maxlen=100)
-        """The latest complaints of the server, on any connection."""
+        self.server_errors: deque[str] = deque(maxlen=100)
+        """The latest errors that the server has reported, on any connection."""
 
-    # --- life ---------------------------------------------------------------------------------
+    # --- start and stop -----------------------------------------------------------------------
 
     async def start(self) -> None:
         """Begin to connect; returns at once."""
@@ -158,7 +158,7 @@ class Link:
 
     @property
     def is_connected(self) -> bool:
-        """True if there is a connection, as far as is known."""
+        """Return whether there is a connection, as far as is known."""
         return self._ready.is_set()
 
     @property
@@ -167,9 +167,9 @@ class Link:
         return time.monotonic() - self._last_answer if self._last_answer else float("inf")
 
     @property
-    def trouble(self) -> str:
+    def error(self) -> str:
         """Why there is no connection, in one line; empty when there is one."""
-        return "" if self.is_connected else self._trouble
+        return "" if self.is_connected else self._error
 
     @property
     def part_size(self) -> int:
@@ -177,7 +177,7 @@ class Link:
         limit = self._client.max_payload if self._client is not None else 0
         return int((limit or 1024 * 1024) * SHARE_OF_PAYLOAD)
 
-    # --- speaking -----------------------------------------------------------------------------
+    # --- messages -----------------------------------------------------------------------------
 
     async def publish_raw(self, where: str, payload: bytes) -> None:
         """Publish bytes; raise ``NotConnected`` without a connection."""
@@ -206,7 +206,7 @@ class Link:
         """Send a request and return the answer, as bytes."""
         requester = self._requester
         if requester is None:
-            raise NotConnected(f"no connection to NATS: {self._trouble}")
+            raise NotConnected(f"no connection to NATS: {self._error}")
         return await requester.ask(where, payload, timeout_s, headers)
 
     def subscribe(self, where: str, handler: Handler, queue: str = "") -> None:
@@ -266,7 +266,7 @@ class Link:
 
     def _alive(self) -> Client:
         if self._client is None or not self._ready.is_set():
-            raise NotConnected(f"no connection to NATS: {self._trouble}")
+            raise NotConnected(f"no connection to NATS: {self._error}")
         return self._client
 
     async def _keep_connected(self) -> None:
@@ -282,16 +282,16 @@ class Link:
     async def _connect(self) -> bool:
         """Try every server once; log why there is no connection if the reason is a new one."""
         servers = self._settings.servers
-        troubles = []
+        errors = []
         for server in random.sample(servers, len(servers)):
-            trouble = await self._connect_to(server)
-            if not trouble:
+            error = await self._connect_to(server)
+            if not error:
                 return True
-            troubles.append(trouble if len(servers) == 1 else f"{server}: {trouble}")
-        trouble = "; ".join(sorted(troubles))
-        if trouble != self._trouble:
-            logger.warning("no connection to NATS: %s", trouble)
-        self._trouble = trouble
+            errors.append(error if len(servers) == 1 else f"{server}: {error}")
+        error = "; ".join(sorted(errors))
+        if error != self._error:
+            logger.warning("no connection to NATS: %s", error)
+        self._error = error
         return False
 
     async def _connect_to(self, server: str) -> str:
@@ -309,7 +309,7 @@ class Link:
         self._client, self._requester = client, requester
         self._last_answer = time.monotonic()
         self.connections += 1
-        self._trouble = "the connection broke"
+        self._error = "the connection broke"
         self._ready.set()
         logger.info("connected to NATS at %s", server_of(client))
         if self._on_connected is not None:
@@ -323,13 +323,13 @@ class Link:
                 await self._subscribe(opened, wanted)
             return requester
 
-        def complain(error: Exception) -> None:
+        def note(error: Exception) -> None:
             if self._client is client:
-                self.complaints.append(reason_of(error))
-                logger.warning("NATS: %s", self.complaints[-1])
+                self.server_errors.append(reason_of(error))
+                logger.warning("NATS: %s", self.server_errors[-1])
 
         settings = self._settings._replace(servers=(server,))
-        return await opened(client, settings, make, complain, self._broken.set)
+        return await opened(client, settings, make, note, self._broken.set)
 
     async def _subscribe(self, client: Client, wanted: Subscription) -> None:
         room = asyncio.Semaphore(HANDLERS_AT_ONCE)
@@ -362,7 +362,7 @@ class Link:
                 await client.flush(timeout=PING_TIMEOUT_S)
                 self._last_answer = time.monotonic()
             except (NatsError, OSError, asyncio.TimeoutError) as error:
-                self._trouble = f"the server does not answer ({reason_of(error)})"
+                self._error = f"the server does not answer ({reason_of(error)})"
                 return
 
     async def _drop(self, flush: bool = False) -> None:
@@ -376,7 +376,7 @@ class Link:
         if client is None:
             return
         if was_ready and not flush:
-            logger.warning("lost the connection to NATS: %s", self._trouble)
+            logger.warning("lost the connection to NATS: %s", self._error)
         if flush:
             with contextlib.suppress(NatsError, OSError, asyncio.TimeoutError):
                 await settle(client, FLUSH_TIMEOUT_S)

@@ -14,7 +14,7 @@ HIDDEN = "***"
 class LinkSettings(NamedTuple):
     """The servers, and the credentials; secrets are named by their files.
 
-    Only who knows a password already, and has it in no file, gives the password itself.
+    ``password`` is for a caller that has it in no file.
     """
 
     servers: tuple[str, ...]  # wss://, ws://, tls:// or nats:// URLs, without credentials in them

@@ -34,7 +34,7 @@ class Permissions(NamedTuple):
 
 
 def inbox_of(user: str) -> str:
-    """Return what all inboxes of a user begin with; nobody else may listen there."""
+    """Return the prefix of all inboxes of a user; nobody else may subscribe below it."""
     return f"_INBOX_{user}"
 
 
@@ -54,7 +54,7 @@ def question_to_bucket(bucket: str) -> str:
 
 
 def of_site(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
-    """Return those of a site's submitter: it serves its pools, and speaks for nobody else."""
+    """Return the permissions of a site's submitter: it serves its own pools only."""
     publish: list[str] = []
     subscribe = [subject(root, row.kind) for row in heard_by(SITE) if row.tokens == NO_TOKENS]
     subscribe.append(f"{inbox_of(site)}.>")
@@ -68,7 +68,7 @@ def of_site(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Per
 
 
 def of_role(root: str, role: str) -> Permissions:
-    """Return those of one of ``subjects.ROLES``, all of them in the cluster."""
+    """Return the permissions of one of ``subjects.ROLES``, all of them in the cluster."""
     publish = tuple(subject(root, row.kind, ANY, ANY) for row in published_by(role))
     subscribe = tuple(subject(root, row.kind, ANY, ANY) for row in heard_by(role))
     return Permissions(publish, (*subscribe, f"{inbox_of(role)}.>"), _answers(role))
@@ -84,7 +84,7 @@ def _answers(user: str) -> int:
     return max((row.answers for row in heard_by(user)), default=0)
 
 
-def server_words(public_key: str, may: Permissions) -> str:
+def server_entry(public_key: str, may: Permissions) -> str:
     """Return one user as the configuration of nats-server has it."""
     permissions: dict[str, object] = {
         "publish": {"allow": list(may.publish)},

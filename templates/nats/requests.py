@@ -69,9 +69,9 @@ class Requester:
             self._pending.pop(inbox, None)
 
     async def _publish(self, where: str, payload: bytes, inbox: str, headers: Headers) -> None:
-        said = dict(headers) if headers else None
+        own = dict(headers) if headers else None
         try:
-            await self._client.publish(where, payload, reply=inbox, headers=said)
+            await self._client.publish(where, payload, reply=inbox, headers=own)
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 
@@ -114,5 +114,5 @@ async def next_of(subscription: Subscription, broken: asyncio.Event, timeout_s: 
 
 def reason_of(error: BaseException) -> str:
     """Return the message of an error, in one line."""
-    words = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))  # aiohttp names the object in memory
-    return one_line(words) or type(error).__name__
+    message = re.sub(r" ssl:(<[^>]*>|\w+)", "", str(error))  # aiohttp names the object in memory
+    return one_line(message) or type(error).__name__

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, Callable
 
 from templates.common.errors import PodRejected
-from templates.common.validation import text_at, wrong
+from templates.common.validation import text_at, wrong_type
 from templates.pod.model import Content
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]{1,253}")
@@ -57,7 +57,7 @@ def _read_data(
     if values is None:
         return {}
     if type(values) is not dict:
-        raise wrong(f"{field}.{part}", "an object", values)
+        raise wrong_type(f"{field}.{part}", "an object", values)
     if all(map(_is_path if is_path else _is_key, values)):
         try:
             return {key: decode(text) for key, text in values.items()}
@@ -76,7 +76,7 @@ def _read_one_by_one(
             raise PodRejected(field, f"{rule}: {key[:80] or 'an empty one'}")
         text = "" if value is None else value  # as Go reads it
         if type(text) is not str:
-            raise wrong(f"{field}['{key}']", "a string", text)
+            raise wrong_type(f"{field}['{key}']", "a string", text)
         try:
             found[key] = decode(text)
         except ValueError:
@@ -90,7 +90,7 @@ def read_name(raw: Mapping[str, Any], field: str) -> str:
     name = metadata.get("name") if type(metadata) is dict else None
     if type(name) is str and name:
         return name
-    raise wrong(f"{field}.metadata.name", "a name", name)
+    raise wrong_type(f"{field}.metadata.name", "a name", name)
 
 
 def read_text_data(raw: Mapping[str, Any], field: str) -> Content:

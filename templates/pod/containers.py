@@ -17,10 +17,10 @@ from templates.common.validation import (
     flag_at,
     number_at,
     object_at,
-    one_of,
     text_at,
     texts_at,
-    wrong,
+    wrong_choice,
+    wrong_type,
 )
 from templates.pod.environment import expand, missing_names
 from templates.pod.model import INIT, Container, Mount, Security
@@ -193,11 +193,11 @@ def _read_mounts(
     if entries is None:
         return ()
     if type(entries) is not list:
-        raise wrong(f"{field}.volumeMounts", "a list", entries)
+        raise wrong_type(f"{field}.volumeMounts", "a list", entries)
     mounts: dict[str, Mount] = {}
     for index, entry in enumerate(entries):
         if type(entry) is not dict:
-            raise wrong(f"{field}.volumeMounts[{index}]", "an object", entry)
+            raise wrong_type(f"{field}.volumeMounts[{index}]", "an object", entry)
         volume = entry.get("name")
         if type(volume) is not str or volume not in volumes:
             raise _unknown_volume(volume, f"{field}.volumeMounts[{index}].name")
@@ -208,7 +208,7 @@ def _read_mounts(
         read_only = entry.get("readOnly", False)
         if type(read_only) is not bool:
             if read_only is not None:
-                raise wrong(f"{field}.volumeMounts[{index}].readOnly", "a boolean", read_only)
+                raise wrong_type(f"{field}.volumeMounts[{index}].readOnly", "a boolean", read_only)
             read_only = False
         sub_path = ""
         if not _MOUNT_EXTRAS.isdisjoint(entry):
@@ -219,13 +219,13 @@ def _read_mounts(
 
 def _unknown_volume(volume: object, field: str) -> PodRejected:
     if type(volume) is not str:
-        return wrong(field, "the name of a volume", volume)
+        return wrong_type(field, "the name of a volume", volume)
     return PodRejected(field, f"the pod has no volume '{volume[:80]}'")
 
 
 def _bad_mount_path(text: object, path: Optional[str], field: str) -> PodRejected:
     if type(text) is not str:
-        return wrong(field, "a path", text)
+        return wrong_type(field, "a path", text)
     if path is None:
         return PodRejected(field, "must be a path below /, without ':'")
     return PodRejected(field, f"{path} is mounted on twice")
@@ -267,7 +267,7 @@ def _reads_message_from_logs(raw: Mapping[str, Any], field: str) -> bool:
     if policy is None or policy in ("File", ""):
         return False
     if policy not in _MESSAGE_POLICIES:
-        raise one_of(f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES, policy)
+        raise wrong_choice(f"{field}.terminationMessagePolicy", _MESSAGE_POLICIES, policy)
     return True
 
 
@@ -277,7 +277,7 @@ def _read_pull_policy(raw: Mapping[str, Any], field: str, image: str) -> str:
     if type(policy) is str and policy in _PULL_POLICIES:
         return policy
     if policy is not None and policy != "":
-        raise one_of(f"{field}.imagePullPolicy", _PULL_POLICIES, policy)
+        raise wrong_choice(f"{field}.imagePullPolicy", _PULL_POLICIES, policy)
     name, has_digest, _ = image.partition("@")
     _, has_tag, tag = name.rpartition("/")[2].partition(":")
     if tag == "latest" or (not has_tag and not has_digest):

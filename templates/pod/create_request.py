@@ -12,7 +12,7 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from templates.common.errors import PodRejected
 from templates.common.json_codec import load_json
-from templates.common.validation import check_texts, object_at, objects_at, text_at, wrong
+from templates.common.validation import check_texts, object_at, objects_at, text_at, wrong_type
 from templates.pod.attachments import read_config_map, read_name, read_projected, read_secret
 from templates.pod.model import Content, Pod
 from templates.pod.spec import PodInputs, read_pod
@@ -36,7 +36,7 @@ def read_create_request(body: bytes) -> Pod:
     request = _decode(body)
     pod = request.get("pod")
     if type(pod) is not dict:
-        raise wrong("pod", "an object", pod)
+        raise wrong_type("pod", "an object", pod)
     inputs = PodInputs(
         read_variables,
         *_read_contents(request),
@@ -56,7 +56,7 @@ def _decode(body: bytes) -> dict[str, Any]:
             raise PodRejected("request", f"must hold one pod, not {len(request)}")
         request = request[0]
     if type(request) is not dict:
-        raise wrong("request", "an object", request)
+        raise wrong_type("request", "an object", request)
     escape = body.find(b"\\")  # one character is found far quicker than two
     if escape >= 0 and _SUSPICIOUS_ESCAPE.search(body, escape):
         check_texts("request.container", request.get("container"), allow_nul=True)
@@ -87,7 +87,7 @@ def _read_each(
 ) -> None:
     raws = entry[key]
     if type(raws) is not list:
-        raise wrong(f"request.container[{container}].{key}", "a list", raws)
+        raise wrong_type(f"request.container[{container}].{key}", "a list", raws)
     for index, raw in enumerate(raws):
         try:
             is_known = raw["metadata"]["name"] in found
@@ -96,7 +96,7 @@ def _read_each(
         if not is_known:
             field = f"request.container[{container}].{key}[{index}]"
             if type(raw) is not dict:
-                raise wrong(field, "an object", raw)
+                raise wrong_type(field, "an object", raw)
             found[read_name(raw, field)] = read(raw, field)
 
 

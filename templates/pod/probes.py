@@ -11,10 +11,10 @@ from templates.common.validation import (
     number_at,
     object_at,
     objects_at,
-    one_of,
     text_at,
     texts_at,
-    wrong,
+    wrong_choice,
+    wrong_type,
 )
 from templates.pod.model import Action, Probe
 
@@ -48,7 +48,7 @@ def _read_port(holder: Mapping[str, Any], field: str, ports: Mapping[str, int]) 
             raise PodRejected(f"{field}.port", f"the container has no port '{port[:80]}'")
         port = named
     if type(port) is not int:
-        raise wrong(f"{field}.port", "a number or the name of a port", port)
+        raise wrong_type(f"{field}.port", "a number or the name of a port", port)
     if not 1 <= port <= 65535:
         raise PodRejected(f"{field}.port", "must be from 1 to 65535")
     return port
@@ -82,7 +82,7 @@ def _read_exec(holder: Mapping[str, Any], field: str) -> Action:
 def _read_http(holder: Mapping[str, Any], field: str, ports: Mapping[str, int]) -> Action:
     scheme = text_at(holder, "scheme", field) or "HTTP"
     if scheme not in _SCHEMES:
-        raise one_of(f"{field}.scheme", _SCHEMES, scheme)
+        raise wrong_choice(f"{field}.scheme", _SCHEMES, scheme)
     path = _check_line(f"{field}.path", text_at(holder, "path", field)) or "/"
     return Action(
         "http",
@@ -128,7 +128,7 @@ def read_probe(
         return None
     subfield = f"{field}.{key}"
     if type(probe) is not dict:
-        raise wrong(subfield, "an object", probe)
+        raise wrong_type(subfield, "an object", probe)
     successes = number_at(probe, "successThreshold", subfield) or 1
     if successes != 1 and key != "readinessProbe":
         raise PodRejected(f"{subfield}.successThreshold", f"must be 1 in a {key}")
@@ -157,5 +157,5 @@ def read_hook(
     if hook is None:
         return None
     if type(hook) is not dict:
-        raise wrong(f"{subfield}.{key}", "an object", hook)
+        raise wrong_type(f"{subfield}.{key}", "an object", hook)
     return _read_action(hook, f"{subfield}.{key}", ("exec", "httpGet", "sleep"), ports)

@@ -21,11 +21,11 @@ from templates.common.validation import (
     number_at,
     object_at,
     objects_at,
-    one_of,
     text_at,
     text_map_at,
     texts_at,
-    wrong,
+    wrong_choice,
+    wrong_type,
 )
 from templates.pod.containers import PodScope, check_pod_security, read_container
 from templates.pod.model import INIT, MAIN, SIDECAR, Container, Content, Pod, Volume
@@ -217,7 +217,7 @@ def _read_volumes(spec: Mapping[str, Any], field: str) -> tuple[Volume, ...]:
     volumes: dict[str, Volume] = {}
     for index, raw in enumerate(list_at(spec, "volumes", field)):
         if type(raw) is not dict:
-            raise wrong(f"{field}.volumes[{index}]", "an object", raw)
+            raise wrong_type(f"{field}.volumes[{index}]", "an object", raw)
         name = raw.get("name")
         if type(name) is not str or not is_label(name):
             raise PodRejected(f"{field}.volumes[{index}].name", LABEL_RULE)
@@ -239,14 +239,14 @@ def _read_volume(raw: Mapping[str, Any], name: str, field: str, index: int) -> V
     if source is None:
         return Volume(name, kind, {})
     if type(source) is not dict:
-        raise wrong(f"{field}.volumes[{index}].{kind}", "an object", source)
+        raise wrong_type(f"{field}.volumes[{index}].{kind}", "an object", source)
     return Volume(name, kind, source)
 
 
 def _read_restart_policy(spec: Mapping[str, Any], field: str) -> str:
     policy = text_at(spec, "restartPolicy", field) or "Always"
     if policy not in _RESTART_POLICIES:
-        raise one_of(f"{field}.restartPolicy", _RESTART_POLICIES, policy)
+        raise wrong_choice(f"{field}.restartPolicy", _RESTART_POLICIES, policy)
     return policy
 
 
@@ -283,7 +283,7 @@ def _read_tolerations(spec: Mapping[str, Any], field: str) -> tuple[Mapping[str,
     tolerations = list_at(spec, "tolerations", field)
     for index, toleration in enumerate(tolerations):
         if type(toleration) is not dict:
-            raise wrong(f"{field}.tolerations[{index}]", "an object", toleration)
+            raise wrong_type(f"{field}.tolerations[{index}]", "an object", toleration)
         for key in _TOLERATION_TEXTS:
             if key in toleration and type(toleration[key]) is not str:
                 text_at(toleration, key, f"{field}.tolerations[{index}]")  # refuses all but null

@@ -21,7 +21,7 @@ from templates.common.validation import (
     object_at,
     objects_at,
     text_at,
-    wrong,
+    wrong_type,
 )
 from templates.common.yaml_loader import load_documents
 from templates.pod.attachments import read_config_map, read_name, read_secret, read_text_data
@@ -75,7 +75,7 @@ def read_manifests(texts: Sequence[tuple[str, str]]) -> Pod:
 def _split_list(file: str, body: object) -> Iterator[_Document]:
     """Yield the objects of one document: itself, or the items of a ``kind: List``."""
     if type(body) is not dict:
-        raise wrong(file, "a Kubernetes object", body)
+        raise wrong_type(file, "a Kubernetes object", body)
     kind = text_at(body, "kind", file)
     if kind != "List":
         yield _Document(file, kind, body)

@@ -11,7 +11,7 @@ from typing import Any, Callable, NamedTuple, Optional
 
 from templates.common.errors import PodRejected
 from templates.common.quantity import quantities_at
-from templates.common.validation import flag_at, object_at, objects_at, text_at, wrong
+from templates.common.validation import flag_at, object_at, objects_at, text_at, wrong_type
 from templates.pod.environment import PodFields, expand, reference_value
 from templates.pod.model import Content
 
@@ -48,7 +48,7 @@ def read_variables(context: Context, container: dict[str, Any], field: str) -> d
     if entries is None:
         return {}
     if type(entries) is not list:
-        raise wrong(f"{field}.env", "a list", entries)
+        raise wrong_type(f"{field}.env", "a list", entries)
     return _read_plain(entries) or _read_one_by_one(context, container, entries, field)
 
 
@@ -73,7 +73,7 @@ def _read_one_by_one(
     env: dict[str, str] = {}
     for index, entry in enumerate(entries):
         if type(entry) is not dict:
-            raise wrong(f"{field}.env[{index}]", "an object", entry)
+            raise wrong_type(f"{field}.env[{index}]", "an object", entry)
         _add_variable(context, container, entry, f"{field}.env[{index}]", env)
     return env
 

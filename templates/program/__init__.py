@@ -1,4 +1,4 @@
-"""What the mains of all programs share: NATS settings, logging, signals, exit codes, health port.
+"""Common parts of the programs' mains: NATS settings, logging, signals, exit codes, health port.
 
 Knows nothing of pods, jobs or messages.
 

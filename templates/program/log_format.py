@@ -1,4 +1,4 @@
-"""What a line of our programs' logs looks like: for people, or as JSON."""
+"""Formats of our programs' logs: lines for people, or JSON."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ FORMATS = (PLAIN, JSON)
 
 
 def formatter(name: str) -> Formatter:
-    """The formatter of one of ``FORMATS``."""
+    """Return the formatter of one of ``FORMATS``."""
     return JsonLines() if name == JSON else PlainLines()
 
 
 class PlainLines(Formatter):
-    """Time, level, logger and message on one line; only tracebacks take more."""
+    """Formatter of time, level, logger and message on one line; only tracebacks take more."""
 
     def format(self, record: LogRecord) -> str:
-        """Logging's place for making the line."""
-        message = escaped(record.getMessage())
-        line = f"{moment(record)} {record.levelname:<7} {record.name}: {message}"
+        """Return the line of a record."""
+        message = escape(record.getMessage())
+        line = f"{format_time(record)} {record.levelname:<7} {record.name}: {message}"
         trace = _traceback(self, record)
         return f"{line}\n{trace}" if trace else line
 
 
 class JsonLines(Formatter):
-    """One JSON object on each line, also of a traceback."""
+    """Formatter of one JSON object on each line, with its traceback."""
 
     def format(self, record: LogRecord) -> str:
-        """Logging's place for making the line."""
+        """Return the line of a record."""
         fields = {
-            "time": moment(record),
+            "time": format_time(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -47,14 +47,14 @@ class JsonLines(Formatter):
         return json.dumps(fields)
 
 
-def moment(record: LogRecord) -> str:
-    """When it was logged, in UTC, as RFC 3339 has it."""
+def format_time(record: LogRecord) -> str:
+    """Return the time of a record, in UTC, as in RFC 3339."""
     when = datetime.fromtimestamp(record.created, timezone.utc)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def escaped(text: str) -> str:
-    """The text on one line: what it holds of others' words can neither end it nor hide it."""
+def escape(text: str) -> str:
+    """Return the text on one line: quoted input can neither end the line nor hide it."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

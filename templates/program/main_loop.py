@@ -1,6 +1,6 @@
-"""Running a service in the foreground: its log, the signals that end it, its exit code.
+"""Run a service in the foreground: its log, the signals that end it, its exit code.
 
-What the mains of our programs share. Unlike nearly all of templates it changes the process.
+Unlike nearly all of templates it changes the process.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ WRONG_CONFIGURATION = 2
 
 
 def set_up_logging(wanted: Logging) -> None:
-    """Everything goes to standard error; whoever starts us keeps it."""
+    """Log everything to standard error; the service manager keeps it."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter(wanted.format))
     logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
-    # It logs every frame and what goes wrong in its own words; ours say what it means.
+    # nats-py logs every frame and its own errors; our messages say what they mean.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
 
 
 def run(service: Coroutine[Any, Any, int]) -> int:
-    """Run a service until it ends or a signal ends it; returns the exit code."""
+    """Run a service until it ends or a signal ends it; return the exit code."""
     try:
-        return asyncio.run(until_signal(service))
+        return asyncio.run(run_until_signal(service))
     except ConfigError as error:
         logger.error("%s", error)
         return WRONG_CONFIGURATION
-    except Exception:  # the last words of a service that nobody watches
+    except Exception:  # the last log line of a service that nobody watches
         logger.exception("the service has failed")
         return FAILED
 
 
-async def until_signal(service: Coroutine[Any, Any, int]) -> int:
+async def run_until_signal(service: Coroutine[Any, Any, int]) -> int:
     """Run a service; SIGTERM and SIGINT cancel it, and end the process if it does not end."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(service)
@@ -57,21 +57,21 @@ async def until_signal(service: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         return 0
     finally:
-        _limit()  # threads that hang in a file system would keep the process for ever
+        _set_deadline()  # threads that hang in a file system would keep the process for ever
 
 
 def _stop(cancel: Callable[[], object], number: int) -> None:
     logger.info("%s: stopping", signal.Signals(number).name)
-    _limit()
+    _set_deadline()
     cancel()
 
 
-def _limit() -> None:
+def _set_deadline() -> None:
     signal.signal(signal.SIGALRM, _give_up)
     signal.alarm(STOP_S)
 
 
 def _give_up(number: int, frame: Optional[FrameType]) -> None:
-    """What still hangs is no reason to hang with it: whatever matters is stored."""
+    """End the process, whatever still hangs: everything that matters is stored."""
     logger.error("did not stop within %s s: giving up", STOP_S)
     os._exit(FAILED)

@@ -1,4 +1,4 @@
-"""Errors of what is tried again and again, logged when they begin, change and end."""
+"""Errors of a repeated attempt, logged when they begin, change and end."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 
 class RecurringError:
-    """The error of one thing that is repeated; set after every attempt."""
+    """Error of one repeated attempt; set after each."""
 
     def __init__(self, logger: logging.Logger, failing: str, works_again: str) -> None:
         """``failing`` stands before each message, unless it is empty."""
@@ -17,7 +17,7 @@ class RecurringError:
         """The error of the last attempt; empty if there was none."""
 
     def set(self, message: str) -> None:
-        """Log the message if it is a new one; an empty one says that the attempt succeeded."""
+        """Log the message if it is a new one; an empty one means that the attempt succeeded."""
         if not self.changes_to(message):
             return
         if not message:
@@ -33,5 +33,5 @@ class RecurringError:
 
     def changes_to(self, message: str) -> bool:
         """Take the message without logging it; return whether it is a new one."""
-        known, self.message = self.message, message
-        return message != known
+        before, self.message = self.message, message
+        return message != before

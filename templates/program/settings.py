@@ -1,4 +1,4 @@
-"""What the settings of all our programs have in common: how to reach NATS, and what is logged."""
+"""Settings that all our programs have: the connection to NATS, and the log."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from templates.nats.options import LinkSettings
 from templates.program.log_format import FORMATS, PLAIN
 from templates.settings.types import REQUIRED, Choice, Kind, PathOrEmpty, Word
 
-WAYS_IN = ("password_file", "token_file", "nkey_file", "credentials_file")
+CREDENTIAL_FILES = ("password_file", "token_file", "nkey_file", "credentials_file")
 
 
 @dataclass(frozen=True)
 class Nats:
-    """How to reach NATS, and as whom; every secret is in a file of its own."""
+    """Servers and credentials of NATS; every secret is in a file of its own."""
 
     servers: tuple[Annotated[str, Kind.SERVER], ...] = field(default=(), metadata=REQUIRED)
     """URLs to try in any order: wss://, ws://, tls:// or nats://, without credentials."""
@@ -39,7 +39,7 @@ class Nats:
 
 @dataclass(frozen=True)
 class Logging:
-    """What is logged, to standard error."""
+    """Log on standard error."""
 
     level: Annotated[str, Choice(("debug", "info", "warning", "error"))] = "info"
     """The least important messages to show."""
@@ -48,7 +48,7 @@ class Logging:
 
 
 def link_settings(nats: Nats, name: str) -> LinkSettings:
-    """What the connection needs of them; the server's log calls it by the name."""
+    """Return the options of the connection; ``name`` is its name in the server's log."""
     return LinkSettings(
         servers=nats.servers,
         name=name,
@@ -62,11 +62,11 @@ def link_settings(nats: Nats, name: str) -> LinkSettings:
     )
 
 
-def mistakes_of_nats(nats: Nats) -> Iterator[tuple[str, str]]:
-    """What no single value of the section can be checked for."""
+def find_nats_errors(nats: Nats) -> Iterator[tuple[str, str]]:
+    """Yield (key, reason) of values that contradict each other."""
     if not nats.servers:
         yield "nats.servers", "must hold at least one URL"
-    given = [key for key in WAYS_IN if getattr(nats, key)]
+    given = [key for key in CREDENTIAL_FILES if getattr(nats, key)]
     if len(given) > 1:
         yield f"nats.{given[1]}", f"must not be given together with {given[0]}"
     if nats.user and not nats.password_file:

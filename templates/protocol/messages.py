@@ -1,7 +1,7 @@
-"""What our programs say to each other, and the JSON in which they say it.
+"""Requests and answers between our programs, and their JSON.
 
-Every reader checks what it reads: the other end may be a newer version, or a liar. Unknown fields
-are ignored, so that a message can grow; a missing or wrong one is a ``WireError`` that names it.
+Every reader checks what it reads: the other end may be a newer version, or malicious. Unknown
+fields are ignored, so that a message can grow; a wrong one is a ``WireError`` that names it.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from templates.pod.model import MAIN
 from templates.protocol.message_schema import MessageSchema
 
 # Why a request was refused. None of them leaves anything behind at the site.
-MALFORMED = "malformed"  # the request is not what it should be: a bug, or a newer version
-FORBIDDEN = "forbidden"  # the site's policy, or the batch system, says no
+MALFORMED = "malformed"  # the request cannot be read: a bug, or a newer version
+FORBIDDEN = "forbidden"  # by the site's policy, or by the batch system
 DELETED = "deleted"  # the pod's deletion came before its creation
 UNAVAILABLE = "unavailable"  # the site cannot take it now: full disk, draining, ...
 UNKNOWN = "unknown"  # there is no such job, or no such container
 
-# What a delete found.
+# The states in the answer to a delete.
 CANCELLING = "cancelling"
 GONE = "gone"
 
-_DOTS = frozenset(("", ".", ".."))  # what no part of a relative path may be
+_DOTS = frozenset(("", ".", ".."))  # forbidden as parts of a relative path
 
 
 class Refusal(NamedTuple):
-    """The answer to a request that was not carried out."""
+    """Answer to a request that was not carried out."""
 
     code: str
     message: Line
@@ -44,27 +44,27 @@ class Refusal(NamedTuple):
 
 
 class Delete(NamedTuple):
-    """End a job and remove what it left."""
+    """Request to end a job and remove its files."""
 
     name: str  # of the job
     grace_period_s: Optional[int]  # None: the job's own
 
 
 class Query(NamedTuple):
-    """Ask for states: of some jobs, or of all of them, one page after the other."""
+    """Request for states: of some jobs, or of all of them, one page after the other."""
 
     jobs: Optional[tuple[str, ...]]
     cursor: str = ""
 
 
 class LogRequest(NamedTuple):
-    """A window of a container's log: from a cursor on, so many bytes in messages of that size."""
+    """Request for a window of a container's log, which begins at a cursor."""
 
     job: str
     container: str
-    cursor: str  # empty: from where the options below say
+    cursor: str  # empty: the options below say where to begin
     window_bytes: Positive
-    wait_s: int  # how long to wait for something to say, when following
+    wait_s: int  # how long to wait for more of the log, when following
     follow: bool
     previous: bool
     timestamps: bool
@@ -73,7 +73,7 @@ class LogRequest(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """The last message of a window."""
+    """Last message of a window."""
 
     cursor: str  # where the next window goes on
     sent: int  # bytes of log in this window's messages, so that a lost one is noticed
@@ -89,19 +89,19 @@ _LOG_END = MessageSchema(LogEnd, "log")
 
 
 @contextmanager
-def reading() -> Iterator[None]:
-    """What the shared field readers refuse here is a message, not a pod."""
+def wire_errors() -> Iterator[None]:
+    """Raise errors of the shared field readers as ``WireError``: this is no pod."""
     try:
         yield
     except PodRejected as error:
-        raise WireError(error.where, error.what) from None
+        raise WireError(error.field, error.reason) from None
 
 
 # --- create -------------------------------------------------------------------------------------
 
 
-def create(jobs: Iterable[Job]) -> dict[str, Any]:
-    """Jobs to run; their scripts and the contents of their files are attachments."""
+def write_create(jobs: Iterable[Job]) -> dict[str, Any]:
+    """Return the message with jobs to run; scripts and contents of files are attachments."""
     described: list[dict[str, Any]] = []
     attached: list[bytes] = []
     for job in jobs:
@@ -112,8 +112,8 @@ def create(jobs: Iterable[Job]) -> dict[str, Any]:
 
 
 def read_create(message: Mapping[str, Any]) -> list[Union[Job, WireError]]:
-    """The jobs in a create message, each or what is wrong with it; the order is the sender's."""
-    with reading():
+    """Return the jobs in a create message in the sender's order, or the error of each."""
+    with wire_errors():
         described = list_at(message, "jobs", "create")
     attached = message.get(ATTACHMENTS)
     if type(attached) is not list or {*map(type, attached)} - {bytes}:
@@ -139,7 +139,7 @@ def _number_of_files(described: object) -> int:
 
 
 def describe(job: Job) -> dict[str, Any]:
-    """A job without its script and the contents of its files."""
+    """Return a job as JSON, without its script and the contents of its files."""
     described = job._asdict()
     del described["script"]
     described["gpus"] = dict(job.gpus)
@@ -150,8 +150,8 @@ def describe(job: Job) -> dict[str, Any]:
 
 
 def read_job(message: Mapping[str, Any], script: bytes, contents: Sequence[bytes]) -> Job:
-    """The job that was described, with its script and the contents of its files."""
-    with reading():
+    """Return the job that ``describe`` wrote, with its script and the contents of its files."""
+    with wire_errors():
         if uid_of(text_at(message, "name", "create")) != text_at(message, "uid", "create"):
             raise WireError("create.uid", "is not that of the job's name")
         given = {
@@ -206,59 +206,59 @@ def _read_containers(found: list[Any]) -> tuple[tuple[str, str, str], ...]:
 # --- delete, query, answers ----------------------------------------------------------------------
 
 
-def delete(message: Delete) -> dict[str, Any]:
-    """The message of a ``Delete``."""
+def write_delete(message: Delete) -> dict[str, Any]:
+    """Return the message of a ``Delete``."""
     return message._asdict()
 
 
 def read_delete(message: Mapping[str, Any]) -> Delete:
-    """The ``Delete`` in a message."""
-    with reading():
-        wish = _DELETE.read(message)
-        uid_of(wish.name)
-        return wish
+    """Return the ``Delete`` in a message."""
+    with wire_errors():
+        delete = _DELETE.read(message)
+        uid_of(delete.name)
+        return delete
 
 
-def query(message: Query) -> dict[str, Any]:
-    """The message of a ``Query``."""
+def write_query(message: Query) -> dict[str, Any]:
+    """Return the message of a ``Query``."""
     return message._asdict()
 
 
 def read_query(message: Mapping[str, Any]) -> Query:
-    """The ``Query`` in a message."""
-    with reading():
+    """Return the ``Query`` in a message."""
+    with wire_errors():
         return _QUERY.read(message)
 
 
-def refusal(refused: Refusal) -> dict[str, Any]:
-    """The answer that says no."""
-    return {"refused": refused._asdict()}
+def write_refusal(refusal: Refusal) -> dict[str, Any]:
+    """Return the answer of a ``Refusal``."""
+    return {"refused": refusal._asdict()}
 
 
 def read_refusal(message: Mapping[str, Any]) -> Optional[Refusal]:
-    """The refusal in an answer; None when the request was carried out."""
+    """Return the refusal in an answer; None if the request was carried out."""
     if "refused" not in message:
         return None
-    with reading():
+    with wire_errors():
         return _REFUSAL.read(object_at(message, "refused", "answer"))
 
 
-def outcomes(answers: Iterable[Union[str, Refusal]]) -> dict[str, Any]:
-    """The answer to a create: of each job its state, or why it was refused."""
+def write_outcomes(answers: Iterable[Union[str, Refusal]]) -> dict[str, Any]:
+    """Return the answer to a create: of each job its state, or the refusal."""
     return {
         "outcomes": [
-            refusal(answer) if isinstance(answer, Refusal) else {"state": answer}
+            write_refusal(answer) if isinstance(answer, Refusal) else {"state": answer}
             for answer in answers
         ]
     }
 
 
 def read_outcomes(message: Mapping[str, Any], count: int) -> list[Optional[Refusal]]:
-    """Of each of so many jobs why it was refused; None for those that are journaled."""
-    refused = read_refusal(message)
-    if refused is not None:
-        return [refused] * count
-    with reading():
+    """Return the refusal of each of ``count`` jobs; None for those that are journaled."""
+    refusal = read_refusal(message)
+    if refusal is not None:
+        return [refusal] * count
+    with wire_errors():
         answers = objects_at(message, "outcomes", "answer")
     if len(answers) != count:
         raise WireError("answer.outcomes", f"must be {count}, one for each job")
@@ -270,27 +270,27 @@ def read_outcomes(message: Mapping[str, Any], count: int) -> list[Optional[Refus
 LOG_DATA = b"D"  # first byte of a message with log bytes; the last message is JSON
 
 
-def log_request(message: LogRequest) -> dict[str, Any]:
-    """The message of a ``LogRequest``."""
+def write_log_request(message: LogRequest) -> dict[str, Any]:
+    """Return the message of a ``LogRequest``."""
     return message._asdict()
 
 
 def read_log_request(message: Mapping[str, Any]) -> LogRequest:
-    """The ``LogRequest`` in a message."""
-    with reading():
-        wanted = _LOG_REQUEST.read(message)
-        if not is_label(wanted.container):
+    """Return the ``LogRequest`` in a message."""
+    with wire_errors():
+        request = _LOG_REQUEST.read(message)
+        if not is_label(request.container):
             raise WireError("logs.container", "cannot be the name of a container")
-        uid_of(wanted.job)
-        return wanted
+        uid_of(request.job)
+        return request
 
 
-def log_end(message: LogEnd) -> dict[str, Any]:
-    """The message of a ``LogEnd``."""
+def write_log_end(message: LogEnd) -> dict[str, Any]:
+    """Return the message of a ``LogEnd``."""
     return message._asdict()
 
 
 def read_log_end(message: Mapping[str, Any]) -> LogEnd:
-    """The ``LogEnd`` in a message."""
-    with reading():
+    """Return the ``LogEnd`` in a message."""
+    with wire_errors():
         return _LOG_END.read(message)

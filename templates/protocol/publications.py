@@ -1,6 +1,6 @@
-"""What submitters publish: the states of jobs, what a pool offers, how scripts are built for it.
+"""Publications of submitters: states of jobs, resources of a pool, its build configuration.
 
-The readers are as distrustful as those of ``messages.py``. The resources keep the shape that
+The readers are as strict as those of ``messages.py``. The resources keep the shape that
 upstream's ``kueue-nats`` reads (``quotas``, ``labels``, ``taints``), with ours beside it.
 """
 
@@ -19,12 +19,12 @@ from templates.job.records import STATES, TERMINATED
 from templates.job.status import KINDS, ContainerStatus, JobStatus
 from templates.pod.model import MAIN
 from templates.protocol.message_schema import MessageSchema
-from templates.protocol.messages import reading
+from templates.protocol.messages import wire_errors
 from templates.site.build_config import BuildConfig
 from templates.site.schema import from_json, to_json
 
 
-class Statuses(NamedTuple):
+class StatusUpdate(NamedTuple):
     """States of a pool's jobs: a publication, or a page of the answer to a query.
 
     Every process numbers its publications, so that a reader notices when it missed one; one
@@ -32,28 +32,28 @@ class Statuses(NamedTuple):
     """
 
     pool: str
-    instance: Token  # of the process that speaks, new at each of its starts
+    instance: Token  # of the publishing process, new at each of its starts
     number: int
-    jobs: int  # how many it knows
+    jobs: int  # how many it has
     states: tuple[JobStatus, ...]
     gone: tuple[str, ...]  # jobs that the site no longer has
     cursor: str = ""  # of a page: where the next one begins; empty after the last one
 
 
 class Resources(NamedTuple):
-    """What a pool offers."""
+    """Resources that a pool offers."""
 
     pool: str  # of the subject; older submitters do not write it
     quotas: Quantities  # resource name -> quantity, as Kubernetes writes them
     labels: tuple[str, ...] = ()  # key=value
     taints: tuple[str, ...] = ()  # key=value:effect
     draining: bool = False  # no more jobs are taken
-    interval_s: int = 0  # how often this is published; 0: not said
-    trouble: Line = ""  # why its batch system cannot be asked; the rest is what it last said
+    interval_s: int = 0  # how often this is published; 0: unknown
+    trouble: Line = ""  # why its batch system cannot be queried; the rest is its last answer
 
 
 class Config(NamedTuple):
-    """How scripts are built for a pool."""
+    """Build configuration of a pool."""
 
     pool: str
     digest: str
@@ -61,7 +61,7 @@ class Config(NamedTuple):
 
 
 _STATUS = MessageSchema(JobStatus, "status")
-_STATUSES = MessageSchema(Statuses, "statuses", given=("states",))
+_STATUS_UPDATE = MessageSchema(StatusUpdate, "statuses", given=("states",))
 _RESOURCES = MessageSchema(Resources, "resources")
 
 
@@ -75,7 +75,7 @@ def dump_status(status: JobStatus) -> bytes:
 
 def read_status(raw: Mapping[str, Any]) -> JobStatus:
     """Return the status in what ``dump_status`` made."""
-    with reading():
+    with wire_errors():
         return _read_status(raw)
 
 
@@ -100,53 +100,53 @@ def _check_container(entry: ContainerStatus) -> None:
         raise WireError("status.containers", "must have an end exactly if terminated")
 
 
-def statuses(header: Statuses, dumped: list[bytes]) -> bytes:
-    """The JSON of a publication or a page, around states that were dumped before."""
+def dump_status_update(header: StatusUpdate, dumped: list[bytes]) -> bytes:
+    """Return the JSON of a publication or a page, around states that were dumped before."""
     fields = header._asdict()
     del fields["states"]
     text = json.dumps({"v": 1, **fields}, separators=(",", ":")).encode()
     return b"".join((text[:-1], b',"states":[', b",".join(dumped), b"]}"))
 
 
-def read_statuses(message: Mapping[str, Any], pool: str) -> Statuses:
-    """The states in a message that came from this pool."""
-    with reading():
+def read_status_update(message: Mapping[str, Any], pool: str) -> StatusUpdate:
+    """Return the states in a message of this pool."""
+    with wire_errors():
         if text_at(message, "pool", "statuses") != pool:
             raise WireError("statuses.pool", f"is not {pool}, which the subject names")
         states = tuple(map(_read_status, objects_at(message, "states", "statuses")))
-        return _STATUSES.read({**message, "states": states})
+        return _STATUS_UPDATE.read({**message, "states": states})
 
 
 # --- resources ----------------------------------------------------------------------------------
 
 
-def resources(offer: Resources) -> dict[str, Any]:
-    """The message of what a pool offers."""
+def write_resources(offer: Resources) -> dict[str, Any]:
+    """Return the message of a pool's resources."""
     return offer._asdict()
 
 
 def read_resources(message: Mapping[str, Any], pool: str) -> Resources:
-    """What a pool offers; quantities may be numbers, and older submitters name no pool."""
-    with reading():
+    """Return a pool's resources; quantities may be numbers, and older submitters name no pool."""
+    with wire_errors():
         return _RESOURCES.read({**message, "pool": pool})
 
 
 # --- build configuration ------------------------------------------------------------------------
 
 
-def config(pool: str, build: BuildConfig) -> dict[str, Any]:
-    """The message of how scripts are built for a pool."""
+def write_config(pool: str, build: BuildConfig) -> dict[str, Any]:
+    """Return the message of a pool's build configuration."""
     raw = to_json(build)
     text = json.dumps(raw, sort_keys=True, separators=(",", ":"))
     return {"pool": pool, "digest": hashlib.sha256(text.encode()).hexdigest()[:16], "build": raw}
 
 
 def read_config(message: Mapping[str, Any], pool: str) -> Config:
-    """The build configuration of this pool in a message."""
-    with reading():
+    """Return the build configuration of this pool in a message."""
+    with wire_errors():
         digest = token_at(message, "digest", "config")
         raw = object_at(message, "build", "config")
     try:
         return Config(pool, digest, from_json(raw))
     except ConfigError as error:
-        raise WireError(f"config of {pool}: {error.where}", one_line(error.what)) from None
+        raise WireError(f"config of {pool}: {error.field}", one_line(error.reason)) from None

@@ -15,7 +15,7 @@ from typing import Any, Callable, NamedTuple, Optional
 from templates.common import quantity
 from templates.common.errors import PodRejected
 from templates.common.names import SUBDOMAIN_RULE, has_long_name, is_subdomain
-from templates.common.quoting import Word, inside, quote
+from templates.common.quoting import Word, quote, quote_below
 from templates.common.validation import flag_at, number_at, object_at, objects_at, text_at
 from templates.job.model import File
 from templates.pod.environment import reference_value
@@ -68,14 +68,14 @@ def _resolve(pod: Pod, volume: Volume, config: BuildConfig) -> VolumeSource:
 
 def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
     if not volume.source:
-        return VolumeSource(inside("$SCRATCH", volume.name), empty_dir=True)
+        return VolumeSource(quote_below("$SCRATCH", volume.name), empty_dir=True)
     medium = text_at(volume.source, "medium", field)
     if medium not in ("", "Memory"):
         raise PodRejected(f"{field}.medium", f"not supported: {medium}")
     size = quantity.as_text(volume.source.get("sizeLimit"), f"{field}.sizeLimit")
     in_memory = medium == "Memory"
     return VolumeSource(
-        inside("$MEMORY" if in_memory else "$SCRATCH", volume.name),
+        quote_below("$MEMORY" if in_memory else "$SCRATCH", volume.name),
         empty_dir=True,
         in_memory=in_memory,
         size_limit=quantity.byte_count(size, f"{field}.sizeLimit") if size else 0,
@@ -92,7 +92,7 @@ def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> Vol
     requests = object_at(object_at(claim, "resources", field), "requests", field)
     size = quantity.as_text(requests.get("storage"), f"{field}.resources.requests.storage")
     return VolumeSource(
-        inside("$SCRATCH", volume.name),
+        quote_below("$SCRATCH", volume.name),
         empty_dir=True,
         size_limit=quantity.byte_count(size, f"{field}.resources.requests.storage") if size else 0,
     )
@@ -246,11 +246,11 @@ def _files_source(
         path: File(f"{folder}/{path}", content, mode, secret) for path, content, mode in entries
     }
     if not files:
-        return VolumeSource(inside("$SCRATCH", name), read_only=True, empty_dir=True)
+        return VolumeSource(quote_below("$SCRATCH", name), read_only=True, empty_dir=True)
     for path in files:
         if "/" in path:
             _check_folders(path, files, field)
-    return VolumeSource(inside("$DIR", folder), True, files=tuple(files.values()))
+    return VolumeSource(quote_below("$DIR", folder), True, files=tuple(files.values()))
 
 
 def _check_folders(path: str, files: Mapping[str, File], field: str) -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from templates.common.constants import gpu_vendor, is_gpu
 from templates.common.errors import PodRejected
 from templates.common.quantity import byte_count, cpu_milli
-from templates.common.quoting import quote, words
+from templates.common.quoting import quote, quote_all
 from templates.job.model import File
 from templates.pod.model import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.resolve import images
@@ -96,7 +96,7 @@ def _secret_function(
         entrypoint = f"    entrypoint={quoted}\n"
     return (
         f"secret_{index}() {{ # {container.name}\n"
-        f"    command=({words(command)}) args=({words(container.args)})\n"
+        f"    command=({quote_all(command)}) args=({quote_all(container.args)})\n"
         f"    env=(\n        {_environment(context, container, needs)}\n    )\n{entrypoint}}}\n"
     )
 
@@ -110,7 +110,7 @@ def _environment(context: ScriptContext, container: Container, needs: set[str]) 
     if context.config.runtime.name in APPTAINER and not _RESERVED_BY_APPTAINER.isdisjoint(env):
         field = f"pod.spec containers[{container.name}].env"
         raise PodRejected(field, f"{context.config.runtime.name} keeps IFS and PPID for itself")
-    text = words(list(map("=".join, env.items())), "\n        ")
+    text = quote_all(list(map("=".join, env.items())), "\n        ")
     # Apptainer would turn a carriage return in a prefixed variable into a new line.
     if "\r" in text or any(map(is_odd, env)):
         needs.add("odd")
@@ -132,7 +132,7 @@ def _image(
         parts.needs.add("archives")
     if image.places:
         parts.needs.add("places")
-        lines.append(f"places=({words(image.places)})")
+        lines.append(f"places=({quote_all(image.places)})")
     login = registry_login(image.registry, pod) if image.registry and pod.pull_secrets else None
     if login is not None:
         parts.needs.add("login")
@@ -164,7 +164,7 @@ def _settings(context: ScriptContext, container: Container, needs: set[str]) -> 
     lines += _runtime_settings(container, context.config, needs)
     flags = context.annotations.mpi_flags
     if flags is not None and container.kind == MAIN:
-        lines.append(f'launcher=(mpiexec -np "${{SLURM_NTASKS:-1}}" {words(flags)})')
+        lines.append(f'launcher=(mpiexec -np "${{SLURM_NTASKS:-1}}" {quote_all(flags)})')
     return lines
 
 
@@ -187,7 +187,7 @@ def _runtime_settings(container: Container, config: BuildConfig, needs: set[str]
     flags += [f"--cap-add={name}" for name in security.add_capabilities]
     flags += ["--privileged"] if security.privileged else []
     if flags:
-        lines.append(f"capabilities=({words(flags)})")
+        lines.append(f"capabilities=({quote_all(flags)})")
     return lines
 
 
@@ -289,7 +289,7 @@ def _action_line(action: Action) -> str:
         "tcp": ["tcp", host, str(action.port)],
         "http": ["http", action.scheme, host, str(action.port), action.path, *headers],
     }[action.kind]
-    return f"action=({words(arguments)})"
+    return f"action=({quote_all(arguments)})"
 
 
 def _probe_numbers(probe: Probe) -> str:

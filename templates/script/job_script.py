@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from templates import __version__
-from templates.common.quoting import quote, words
+from templates.common.quoting import quote, quote_all
 from templates.job.model import File
 from templates.pod.model import Pod
 from templates.resolve.annotations import JobAnnotations
@@ -62,7 +62,7 @@ def _head(job: str, context: ScriptContext) -> str:
     if context.annotations.mpi_flags is not None:
         # Its ranks are containers of their own, and meet in the node's /tmp, /dev and processes.
         given = [option for option in given if option not in _CONTAINMENT]
-    options = words([*_network(job, context), *given, *context.annotations.options])
+    options = quote_all([*_network(job, context), *given, *context.annotations.options])
     containers = " ".join([f"{c.kind}:{c.name}" for c in pod.containers])
     return (
         f"#!{script.bash}\n# Pod {pod.namespace}/{pod.name} as a batch job, {_EXPLANATION}\n"
@@ -153,7 +153,7 @@ def _pod_options(context: ScriptContext) -> str:
     """Return the options of a podman pod, for containers that share a network of their own."""
     if not context.own_network or len(context.pod.containers) == 1:
         return ""
-    return f"POD_OPTIONS=({words(_own_network(context))})\n"
+    return f"POD_OPTIONS=({quote_all(_own_network(context))})\n"
 
 
 def _volumes_function(volumes: Mapping[str, VolumeSource]) -> str:

@@ -1,7 +1,7 @@
-"""Settings that a YAML file says, and variables of the environment that win over it.
+"""Settings from a YAML file, and variables of the environment that override it.
 
 For each key there is a variable: with the prefix ``INTERLINK_`` that of ``nats.ca_file`` is
-INTERLINK_NATS_CA_FILE. A program brings the text and the environment; nothing is read here.
+INTERLINK_NATS_CA_FILE. A program hands in the text and the environment; nothing is read here.
 """
 
 from __future__ import annotations
@@ -14,42 +14,42 @@ from templates.settings import reference as settings_keys
 from templates.settings.files import parse_yaml
 from templates.settings.reference import Key
 from templates.settings.rules import kind_of
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 
-Mistakes = Callable[[Any], Iterator[tuple[str, str]]]  # key, and what is wrong with its value
+FindErrors = Callable[[Any], Iterator[tuple[str, str]]]  # of settings: key and reason
 
-WITHOUT_A_FILE = "environment"  # what messages call the settings then
+WITHOUT_A_FILE = "environment"  # the name of the settings in error messages then
 
 
-class Overlay:
-    """How one program's settings are read; ``base`` holds what is not given."""
+class SettingsLoader:
+    """Reader of one program's settings; ``base`` has the values of absent keys."""
 
-    def __init__(self, base: Any, prefix: str, mistakes: Mistakes) -> None:
-        self._form = Form(base, strict=True)
+    def __init__(self, base: Any, prefix: str, find_errors: FindErrors) -> None:
+        self._schema = SettingsSchema(base, strict=True)
         self._prefix = prefix
-        self._mistakes = mistakes
+        self._find_errors = find_errors
         self.keys: tuple[Key, ...] = tuple(settings_keys.keys(base))
         """Every key, in the order of the dataclasses."""
 
     def variable(self, key: str) -> str:
-        """The variable that stands for a dotted key."""
+        """Return the variable that stands for a dotted key."""
         return self._prefix + key.upper().replace(".", "_")
 
     def load(self, text: str, path: str, environment: Mapping[str, str]) -> Any:
-        """The settings; without a file both text and path are empty."""
+        """Return the settings; without a file both text and path are empty."""
         raw = parse_yaml(text, path)
         if not isinstance(raw, dict):
             raise ConfigError(path, f"must be a mapping of sections, not {kind_of(raw)}")
         written = {key: value for key, value in raw.items() if value is not None}
-        self._overlay(written, environment)
+        self._override(written, environment)
         name = path or WITHOUT_A_FILE
-        settings = self._form.load(written, name)
-        for where, what in self._mistakes(settings):
-            raise ConfigError(f"{name}: {where}", what)
+        settings = self._schema.load(written, name)
+        for key, reason in self._find_errors(settings):
+            raise ConfigError(f"{name}: {key}", reason)
         return settings
 
-    def _overlay(self, written: dict[str, Any], environment: Mapping[str, str]) -> None:
-        """Put what the environment says over what the file says."""
+    def _override(self, written: dict[str, Any], environment: Mapping[str, str]) -> None:
+        """Override the values of the file with those of the environment."""
         for key in self.keys:
             name = self.variable(key.name)
             if name not in environment:

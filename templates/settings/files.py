@@ -1,4 +1,4 @@
-"""The text of a configuration file, YAML or TOML, as mappings and plain values."""
+"""Read the text of a configuration file, YAML or TOML, as mappings and plain values."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOML_NAMES = (".toml", ".conf", ".cfg")
 
 @contextmanager
 def reading_file(path: str, where: str = "") -> Iterator[None]:
-    """What keeps a file from being read here is one line, at the key that names it if it is one."""
+    """Raise errors of reading a file as one line, at the key ``where`` if that names the file."""
     try:
         yield
     except UnicodeDecodeError:
@@ -35,7 +35,7 @@ def reading_file(path: str, where: str = "") -> Iterator[None]:
     raise ConfigError(where or path, f"{path}: {reason}" if where else reason) from None
 
 
-_PLAIN = {  # tag -> (what it looks like, its first characters)
+_PLAIN = {  # tag -> (pattern, first characters)
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
     "int": (r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
@@ -45,7 +45,7 @@ _PLAIN = {  # tag -> (what it looks like, its first characters)
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """PyYAML's table: first character -> the tags to try."""
+    """Return PyYAML's table: first character -> the tags to try."""
     table: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, (pattern, letters) in _PLAIN.items():
         for letter in letters:
@@ -54,8 +54,8 @@ def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     return table
 
 
-class _Loader(UniqueKeys, yaml.SafeLoader):
-    """The safe loader with the plain scalars of YAML 1.2.
+class _Yaml12Loader(UniqueKeys, yaml.SafeLoader):
+    """Safe loader with the plain scalars of YAML 1.2.
 
     In YAML 1.1, which PyYAML reads, ``off`` is a boolean, ``010`` is eight and ``1:30`` is ninety.
     """
@@ -64,7 +64,7 @@ class _Loader(UniqueKeys, yaml.SafeLoader):
 
 
 def parse(text: str, name: str) -> Any:
-    """What the file says; its name, or else what is in it, decides on the format."""
+    """Return the values of a file; its name, or else its content, decides on the format."""
     if name.endswith(TOML_NAMES):
         return _toml(text, name)
     try:
@@ -75,7 +75,7 @@ def parse(text: str, name: str) -> Any:
 
 
 def _toml_instead(text: str, name: str) -> Any:
-    """What is no YAML mapping may be TOML; if not, the useful complaint is the one about YAML."""
+    """Read as TOML what is no YAML mapping; if that fails, the error of YAML is the useful one."""
     try:
         return _toml(text, name)
     except ConfigError:
@@ -83,9 +83,9 @@ def _toml_instead(text: str, name: str) -> Any:
 
 
 def parse_yaml(text: str, name: str) -> Any:
-    """What a YAML file says; an empty one is an empty mapping."""
+    """Return the values of a YAML file; an empty one is an empty mapping."""
     try:
-        raw = yaml.load(text, Loader=_Loader)  # noqa: S506 (it is a SafeLoader)
+        raw = yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 (it is a SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f"line {mark.line + 1}: " if mark else ""

@@ -1,4 +1,4 @@
-"""The keys of settings dataclasses, for people: a list of them, and a sample file."""
+"""Keys of settings dataclasses, for people: a list of them, and a sample file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Key(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """One field of a dataclass, and the value that it has there."""
+    """One field of a dataclass, and its value."""
 
     name: str
     hint: Any
@@ -56,7 +56,7 @@ class _Part(NamedTuple):
         return {} if self.elsewhere else self.value
 
     def below(self) -> Iterator[Key]:
-        """The keys of each of its items."""
+        """Yield the keys of each of its items."""
         for item in get_args(self.hint):
             if dataclasses.is_dataclass(item) and isinstance(item, type):
                 mark = "[]" if get_origin(self.hint) is tuple else ".<name>"
@@ -64,7 +64,7 @@ class _Part(NamedTuple):
 
 
 def keys(values: Any, prefix: str = "") -> Iterator[Key]:
-    """Every key below a dataclass's value, in order; the value says the defaults."""
+    """Yield every key below a dataclass's value, in order; the value has the defaults."""
     for part in _parts(values):
         name = f"{prefix}.{part.name}" if prefix else part.name
         if part.is_section:
@@ -75,7 +75,7 @@ def keys(values: Any, prefix: str = "") -> Iterator[Key]:
 
 
 def sample(values: Any, title: str) -> str:
-    """A YAML file that holds every key with its value, explained in comments."""
+    """Return a YAML file that holds every key with its value, explained in comments."""
     lines = [f"# {title}"]
     for part in _parts(values):
         lines += ["", f"# {part.doc}", *_nested(part, "")]
@@ -83,7 +83,7 @@ def sample(values: Any, title: str) -> str:
 
 
 def _lines(values: Any, indent: str) -> list[str]:
-    """The keys of one section; JSON's way of writing values is YAML's, too."""
+    """Return the keys of one section; JSON's way of writing values is YAML's, too."""
     lines: list[str] = []
     for part in _parts(values):
         lines += _comment(part.doc, indent)
@@ -99,7 +99,7 @@ def _lines(values: Any, indent: str) -> list[str]:
 
 
 def _nested(part: _Part, indent: str) -> list[str]:
-    """A section, or a list of sections."""
+    """Return a section, or a list of sections."""
     if part.is_section:
         return [f"{indent}{part.name}:", *_lines(part.value, indent + "  ")]
     lines = [f"{indent}{part.name}:"]
@@ -142,7 +142,7 @@ def _parts(values: Any) -> Iterator[_Part]:
 
 
 def _type(hint: Any) -> str:
-    """The type of a key in words."""
+    """Return the type of a key in words."""
     inner = get_args(hint)
     origin = get_origin(hint)
     if origin is Union:
@@ -167,7 +167,7 @@ def _rule(rule: object) -> str:
 
 @lru_cache(maxsize=64)
 def _docs(part: type[Any]) -> dict[str, str]:
-    """Field -> the text that stands under it in the dataclass, or in one that it is made of."""
+    """Return field -> the text under it in the dataclass, or in one that it inherits from."""
     docs: dict[str, str] = {}
     for one in filter(dataclasses.is_dataclass, reversed(part.__mro__)):
         definition: Any = ast.parse(inspect.getsource(one)).body[0]

@@ -1,4 +1,4 @@
-"""What each value of a configuration must be; a rule returns the value or says what is wrong.
+"""Rules for the values of a configuration: each returns the value, or says what is wrong.
 
 Values end up in bash scripts, mount options and shebang lines of every job of the site, so what a
 rule refuses is what could not stand there, or what a reader would expect to mean something else.
@@ -20,8 +20,8 @@ from templates.settings.types import CLAIM_VARIABLES, Choice, Kind, Whole
 LARGEST = 2**31 - 1  # bash and awk count that far everywhere
 
 
-def apply(rule: object, value: object) -> object:
-    """Check one value against what its dataclass names: a Kind, Choice, Whole, bool or object."""
+def check(rule: object, value: object) -> object:
+    """Check one value against the rule of its field: a Kind, Choice, Whole, bool or object."""
     if isinstance(rule, Choice):
         return _one_of(rule, value)
     if isinstance(rule, Whole):
@@ -36,7 +36,7 @@ def apply(rule: object, value: object) -> object:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in the words of messages."""
+    """Return the type of a value, as error messages call it."""
     kinds = {type(None): "empty", bool: "a boolean", int: "a number", float: "a fraction"}
     kinds.update({str: "text", list: "a list", dict: "a mapping"})
     return kinds.get(type(value), f"a {type(value).__name__}")
@@ -97,7 +97,7 @@ def _argument(text: str) -> str:
 
 
 def _path(text: str) -> str:
-    """An absolute path that fits into a mount option; without double or trailing slashes."""
+    """Return an absolute path that fits into a mount option; no double or trailing slashes."""
     if not _line(text).startswith("/"):
         raise ValidationError("must be an absolute path")
     if re.search(r"[,:]", text):
@@ -152,7 +152,7 @@ def _quantity(text: str, count: Callable[[str], int]) -> str:
     try:
         amount = count(text)
     except PodRejected as error:
-        raise ValidationError(error.what) from None
+        raise ValidationError(error.reason) from None
     if amount <= 0:
         raise ValidationError("must be more than 0")
     return text
@@ -174,11 +174,11 @@ def _subject(text: str) -> str:
     try:
         return check_root("", text)
     except ConfigError as error:
-        raise ValidationError(error.what) from None
+        raise ValidationError(error.reason) from None
 
 
 def _server(text: str) -> str:
-    """A URL without credentials; what is wrong with it is told without repeating it."""
+    """Return a URL without credentials; errors do not repeat it, as it may hold some."""
     if not re.fullmatch(r"(wss|ws|tls|nats)://[^\s/?#]+(/[^\s?#]*)?", text):
         raise ValidationError("must be a wss://, ws://, tls:// or nats:// URL")
     if "@" in text:

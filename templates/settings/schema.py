@@ -1,8 +1,8 @@
-"""Reading settings into the dataclasses that list their keys: schemas follow from the annotations.
+"""Read settings into the dataclasses that list their keys: schemas follow from the annotations.
 
-A file is read strictly: an unknown key is a mistake of its author. What comes over the wire may be
-of a newer version, so unknown keys are ignored there. Either way the first mistake becomes one
-ConfigError line that names it.
+A file is read strictly: an unknown key is an error of its author. A message may be of a newer
+version, so unknown keys are ignored there. Either way the first error becomes one ConfigError line
+that names its key.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from typing import (
 from marshmallow import EXCLUDE, RAISE, Schema, ValidationError, fields
 
 from templates.common.errors import ConfigError
-from templates.settings.rules import apply, kind_of
+from templates.settings.rules import check, kind_of
 from templates.settings.types import Kind
 
 _NONE: Mapping[str, str] = {}
 
 
-class Form:
-    """How one kind of settings is read; ``base`` says what is not given."""
+class SettingsSchema:
+    """Reader of one kind of settings; ``base`` has the values of absent keys."""
 
     def __init__(self, base: Any, *, strict: bool) -> None:
         self._section = _Section(base, RAISE if strict else EXCLUDE)
 
     def load(self, raw: object, name: str, origins: Mapping[str, str] = _NONE) -> Any:
-        """The dataclass that the mapping says; ``origins``: key -> its name in an older file."""
+        """Return the dataclass in a mapping; ``origins``: key -> its name in an older file."""
         try:
             return self._section.deserialize(raw)
         except ValidationError as error:
-            (path, what), *others = _mistakes(error.messages)
+            (path, reason), *others = _errors(error.messages)
             if others:
-                what = f"{what} (and {len(others)} more)"
-            where = f"{name}: {_original(path, origins)}" if path else name
-            raise ConfigError(where, what) from None
+                reason = f"{reason} (and {len(others)} more)"
+            field = f"{name}: {_original(path, origins)}" if path else name
+            raise ConfigError(field, reason) from None
 
 
 def plain(value: Any) -> Any:
-    """The dataclass as JSON values, so that a ``Form`` of it gives an equal one back."""
+    """Return the dataclass as JSON values; a ``SettingsSchema`` of it reads an equal one back."""
     if dataclasses.is_dataclass(value):
         return {part.name: plain(getattr(value, part.name)) for part in dataclasses.fields(value)}
     if isinstance(value, tuple):
@@ -60,22 +60,22 @@ def plain(value: Any) -> Any:
 
 # --- schemas ------------------------------------------------------------------------------------
 
-_WORDS: Any = {"null": "must not be empty", "required": "is missing"}
+_MESSAGES: Any = {"null": "must not be empty", "required": "is missing"}
 
 
 class _Value(fields.Field[Any]):
-    """One text, number or truth value, of exactly that type: nothing is converted."""
+    """One text, number or boolean, of exactly that type: nothing is converted."""
 
     def __init__(self, rule: object, **options: Any) -> None:
-        super().__init__(error_messages=_WORDS, **options)
+        super().__init__(error_messages=_MESSAGES, **options)
         self.rule = rule
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **_: Any) -> Any:
-        return apply(self.rule, value)
+        return check(self.rule, value)
 
 
 class _Items(fields.List[Any]):
-    """A list and nothing that merely can be iterated over."""
+    """A list, and no other iterable."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **options: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -84,7 +84,7 @@ class _Items(fields.List[Any]):
 
 
 class _Table(fields.Dict):
-    """A mapping of names that the site chooses."""
+    """Mapping of names that the site chooses."""
 
     def _deserialize(self, value: Any, attr: Any, data: Any, **options: Any) -> dict[Any, Any]:
         if not isinstance(value, collections.abc.Mapping):
@@ -101,10 +101,12 @@ class _Table(fields.Dict):
 
 
 class _Section(fields.Nested):
-    """A mapping whose keys are the fields of a dataclass; what is not given is as in ``base``."""
+    """Mapping whose keys are the fields of a dataclass; absent ones are as in ``base``."""
 
     def __init__(self, base: Any, unknown: Any, **options: Any) -> None:
-        super().__init__(_schema(base, unknown), unknown=unknown, error_messages=_WORDS, **options)
+        super().__init__(
+            _schema(base, unknown), unknown=unknown, error_messages=_MESSAGES, **options
+        )
         self.base = base
 
     def _deserialize(
@@ -120,42 +122,42 @@ class _Section(fields.Nested):
 
 
 class _Keys(Schema):
-    """Puts mistakes into the order of the file's reader: unknown keys first, each explained."""
+    """Schema that reports unknown keys first, each explained."""
 
     def handle_error(self, error: ValidationError, data: Any, **_: Any) -> None:
-        """Marshmallow's place for changing the messages of a mapping."""
+        """Change the messages of a mapping, as marshmallow allows here."""
         messages: Any = error.messages
         unknown = [key for key in data if key not in self.fields and key in messages]
-        known = {key: what for key, what in messages.items() if key not in unknown}
-        error.messages = {**{str(key): [self._unknown(str(key))] for key in unknown}, **known}
+        others = {key: reason for key, reason in messages.items() if key not in unknown}
+        error.messages = {**{str(key): [self._unknown(str(key))] for key in unknown}, **others}
 
     def _unknown(self, key: str) -> str:
         close = difflib.get_close_matches(key, self.fields, n=1)
-        known = f"did you mean {close[0]}?" if close else f"known here: {', '.join(self.fields)}"
-        return f"unknown key ({known})"
+        hint = f"did you mean {close[0]}?" if close else f"known here: {', '.join(self.fields)}"
+        return f"unknown key ({hint})"
 
 
 def _schema(base: Any, unknown: str) -> type[Schema]:
     hints = get_type_hints(type(base), include_extras=True)
-    known = {}
+    found = {}
     for part in dataclasses.fields(base):
         required = part.metadata.get("required", False)
         default = getattr(base, part.name)
-        known[part.name] = _field(hints[part.name], unknown, default, required=required)
-    return _Keys.from_dict(known, name=type(base).__name__)
+        found[part.name] = _field(hints[part.name], unknown, default, required=required)
+    return _Keys.from_dict(found, name=type(base).__name__)
 
 
 def _field(hint: Any, unknown: str, base: Any = None, **options: Any) -> fields.Field[Any]:
-    """The marshmallow field for the type of a dataclass's field."""
+    """Return the marshmallow field for the type of a dataclass's field."""
     inner = get_args(hint)
     origin = get_origin(hint)
     if origin is Union:
         return _field(inner[0], unknown, allow_none=True, **options)
     if origin is tuple:
-        return _Items(_field(inner[0], unknown), error_messages=_WORDS, **options)
+        return _Items(_field(inner[0], unknown), error_messages=_MESSAGES, **options)
     if origin is collections.abc.Mapping:
         keys, values = (_field(part, unknown) for part in inner)
-        return _Table(keys=keys, values=values, error_messages=_WORDS, **options)
+        return _Table(keys=keys, values=values, error_messages=_MESSAGES, **options)
     if dataclasses.is_dataclass(hint):
         made: Any = hint
         return _Section(base or made(), unknown, **options)
@@ -163,20 +165,20 @@ def _field(hint: Any, unknown: str, base: Any = None, **options: Any) -> fields.
     return _Value(inner[1] if origin is Annotated else rules[hint], **options)
 
 
-# --- mistakes -----------------------------------------------------------------------------------
+# --- errors -----------------------------------------------------------------------------------
 
 
-def _mistakes(messages: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every (dotted key, what is wrong) in marshmallow's tree of messages."""
+def _errors(messages: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every (dotted key, reason) in marshmallow's tree of messages."""
     if isinstance(messages, list):
-        yield from ((path, what) for what in messages)
+        yield from ((path, reason) for reason in messages)
         return
     for key, below in messages.items():
         step = f"[{key}]" if isinstance(key, int) else f".{key}" if path else str(key)
-        yield from _mistakes(below, path + step)
+        yield from _errors(below, path + step)
 
 
 def _original(path: str, origins: Mapping[str, str]) -> str:
-    """The key as the file has it, if it is written there in an older form."""
+    """Return the key as it stands in the file, if that has an older form of it."""
     key, bracket, index = path.partition("[")
     return origins.get(key, key) + bracket + index

@@ -1,8 +1,8 @@
-"""The vocabulary of our settings dataclasses: what the type of a field says about its values.
+"""Types of the fields of settings dataclasses: which values each takes.
 
 A dataclass is the only list of its keys: the annotation of a field says which values it takes, its
 metadata whether it must be given, the text under it what it means. Loader, sample and
-documentation follow from them (``settings_schema.py``, ``settings_keys.py``).
+documentation follow from them (``schema.py``, ``reference.py``).
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import enum
 from typing import Annotated, NamedTuple
 
-REQUIRED = {"required": True}  # of a field that a file has to give, whatever default Python needs
+REQUIRED = {"required": True}  # of a field that a file has to have, whatever default Python needs
 CLAIM_VARIABLES = ("namespace", "claim", "pod", "uid")
 
 
 class Kind(enum.Enum):
-    """What a text must be; the words are those of the documentation."""
+    """Kinds of texts; the values are those of the documentation."""
 
     TEXT = "text"
     BASH = "bash, any number of lines"
@@ -39,20 +39,20 @@ class Kind(enum.Enum):
 
 
 class Choice(NamedTuple):
-    """A text that must be one of these."""
+    """Rule: a text that is one of these."""
 
     values: tuple[str, ...]
 
 
 class Whole(NamedTuple):
-    """A whole number that must not be smaller than this."""
+    """Rule: a whole number of at least this."""
 
     minimum: int
 
 
-def elsewhere(words: str) -> dict[str, object]:
-    """The metadata of a part whose keys another document explains; these words say where."""
-    return {"elsewhere": words}
+def elsewhere(place: str) -> dict[str, object]:
+    """Return the metadata of a section whose keys are explained at another place."""
+    return {"elsewhere": place}
 
 
 Path = Annotated[str, Kind.PATH]

@@ -1,4 +1,4 @@
-"""The BuildConfig: what a site says about how scripts are built for it.
+"""The BuildConfig: a site's settings for how scripts are built for it.
 
 Touches: nothing.
 """

@@ -1,9 +1,8 @@
-"""What a site says about how scripts are built for it: the BuildConfig.
+"""The BuildConfig: a site's settings for how scripts are built for it.
 
 A submitter reads it from a file, publishes it, and the plugin renders with it. The dataclasses
 below are the only list of the keys: the type of a field says which values it takes, the text under
-it what it means. The loader and the sample (``build_config_file.py``) and docs/build-config.md
-follow from them.
+it what it means. The loader and the sample (``file.py``) and docs/build-config.md follow from them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ KUBERNETES = "kubernetes"  # no runtime of a script: the pod is made in the site
 
 @dataclass(frozen=True)
 class Runtime:
-    """Which program starts the containers."""
+    """Program that starts the containers."""
 
     name: Annotated[str, Choice((*RUNTIMES, KUBERNETES))] = "host"
     """What the containers run under; host: nothing, the commands run as they are."""
@@ -71,8 +70,8 @@ class Apptainer:
 
 
 @dataclass(frozen=True)
-class Podman:
-    """How podman runs pods; the other runtimes ignore it."""
+class PodmanRuntime:
+    """Options of podman; the other runtimes ignore them."""
 
     network: Word = "host"
     """host: the node's; else one for each pod, as podman names them: pasta, bridge, none, ..."""
@@ -80,7 +79,7 @@ class Podman:
 
 @dataclass(frozen=True)
 class Images:
-    """Where images come from and where they are kept."""
+    """Sources and caches of images."""
 
     prefix: Word = ""
     """Put before an image that has no scheme and is no absolute path; empty means docker://."""
@@ -104,7 +103,7 @@ class Images:
 
 @dataclass(frozen=True)
 class HostPath:
-    """A path of the site that pods may mount by hostPath, with everything below it."""
+    """Path of the site that pods may mount by hostPath, with everything below it."""
 
     path: Path = field(default="", metadata=REQUIRED)
     """The file or directory at the site."""
@@ -114,7 +113,7 @@ class HostPath:
 
 @dataclass(frozen=True)
 class Claim:
-    """Where a PersistentVolumeClaim lives at the site."""
+    """Place of a PersistentVolumeClaim at the site."""
 
     path: Annotated[str, Kind.CLAIM_PATH] = field(default="", metadata=REQUIRED)
     """Its directory; $namespace, $claim, $pod and $uid are those of the pod that mounts it."""
@@ -124,7 +123,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class NfsExport:
-    """What of an NFS server the site's nodes have mounted; a job cannot mount it itself."""
+    """NFS export that the site's nodes have mounted; a job cannot mount it itself."""
 
     server: Word = field(default="", metadata=REQUIRED)
     """The server, as pods name it."""
@@ -154,7 +153,7 @@ class Volumes:
 
 @dataclass(frozen=True)
 class Environment:
-    """What containers see of the site's environment."""
+    """Variables of the site that containers see."""
 
     set: Mapping[Annotated[str, Kind.VARIABLE], str] = field(default_factory=dict)
     """Variables for every container (proxies, for example); the pod's own win."""
@@ -174,8 +173,8 @@ class Environment:
 
 
 @dataclass(frozen=True)
-class Kubernetes:
-    """What every pod of a pool has that is itself a Kubernetes cluster."""
+class KubernetesRuntime:
+    """Fields of every pod in a pool that is itself a Kubernetes cluster."""
 
     node_selector: Mapping[Word, Word] = field(default_factory=dict)
     """Labels of the nodes that pods may run on."""
@@ -216,7 +215,7 @@ class Script:
 
 
 @dataclass(frozen=True)
-class Resources:
+class PodResources:
     """Quantities as Kubernetes writes them."""
 
     cpu: Optional[Annotated[str, Kind.CPU]] = None
@@ -231,7 +230,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Rules:
-    """What pods may ask for."""
+    """Limits on the rights and annotations of pods."""
 
     privileged: bool = False
     """Whether privileged containers and added capabilities are allowed."""
@@ -243,13 +242,13 @@ class Rules:
 
 @dataclass(frozen=True)
 class BuildConfig:
-    """All of it; every part has defaults, so that an empty file is a valid one."""
+    """The whole configuration; every part has defaults, so that an empty file is a valid one."""
 
     runtime: Runtime = field(default_factory=Runtime)
     """Which program starts the containers."""
     apptainer: Apptainer = field(default_factory=Apptainer)
     """Flags of Apptainer and Singularity; the other runtimes ignore them."""
-    podman: Podman = field(default_factory=Podman)
+    podman: PodmanRuntime = field(default_factory=PodmanRuntime)
     """How podman runs pods; the other runtimes ignore it."""
     images: Images = field(default_factory=Images)
     """Where images come from and where they are kept."""
@@ -257,13 +256,13 @@ class BuildConfig:
     """Storage that pods can use."""
     environment: Environment = field(default_factory=Environment)
     """What containers see of the site's environment."""
-    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    kubernetes: KubernetesRuntime = field(default_factory=KubernetesRuntime)
     """What every pod of a pool has that is itself a Kubernetes cluster."""
     script: Script = field(default_factory=Script)
     """The bash around the pod."""
-    defaults: Resources = field(default_factory=lambda: Resources(cpu="1", memory="1Gi"))
+    defaults: PodResources = field(default_factory=lambda: PodResources(cpu="1", memory="1Gi"))
     """What a pod gets that asks for nothing."""
-    limits: Resources = field(default_factory=Resources)
+    limits: PodResources = field(default_factory=PodResources)
     """The most that a pod may ask for; a pod that asks for more is refused."""
     rules: Rules = field(default_factory=Rules)
     """What pods may ask for."""

@@ -1,4 +1,4 @@
-"""A BuildConfig from a file, YAML or TOML, and the sample of such a file."""
+"""Read a BuildConfig from a file, YAML or TOML, and write the sample of such a file."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from templates.settings.reference import Key
 from templates.settings.rules import kind_of
 from templates.site import legacy as legacy_config
 from templates.site.build_config import BuildConfig
-from templates.site.schema import checked
+from templates.site.schema import check_sections
 
 __all__ = ["Key", "keys", "load", "sample"]
 
 
 def load(text: str, name: str) -> BuildConfig:
-    """Read a configuration file; ``name`` is how messages call it and decides on the format."""
+    """Read a configuration file; ``name`` is its name in errors and decides on the format."""
     raw = parse(text, name)
     if not isinstance(raw, dict):
         raise ConfigError(name, f"must be a mapping of sections, not {kind_of(raw)}")
     current, origins = legacy_config.translate(raw, name)
     written = {key: value for key, value in current.items() if value is not None}
-    return checked(written, name, origins)
+    return check_sections(written, name, origins)
 
 
 def keys() -> tuple[Key, ...]:
-    """Every key that a file may have, in the order of the dataclasses."""
+    """Return every key that a file may have, in the order of the dataclasses."""
     return tuple(settings_keys.keys(BuildConfig()))
 
 
 def sample() -> str:
-    """A YAML file that holds every key with its default, explained in comments."""
+    """Return a YAML file that holds every key with its default, explained in comments."""
     title = "How scripts are built for this site. Every key is here with its default."
     return settings_keys.sample(BuildConfig(), title)

@@ -1,8 +1,8 @@
-"""Keys of the configurations that users bring along, and what became of each.
+"""Keys of older configurations, and what became of each.
 
 Two are known: the BuildConfig of the older NATS plugin (sections in TOML) and SlurmConfig.yaml of
 interLink's Slurm plugin (``CamelCase`` keys). A key whose meaning is still the same is understood;
-every other one is refused with the place where its matter is settled now.
+every other one is refused with the place of its successor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def _moved(key: str) -> str:
 _FLAGS = _moved("pools[].options.flags")
 _FLAVORS = "pools[].options.flavors"
 _WALL_TIME = "is now defaults.wall_time_s"
-_BUSINESS = "is the submitter's business: "
+_OF_SUBMITTER = "is the submitter's business: "
 _REGISTRY = "is not supported: nodes pull images from their registry into images.cache"
 _FUSE = (
     "is not supported: there are no FUSE volumes; let the site mount and list volumes.host_paths"
@@ -32,9 +32,9 @@ _TUNNEL = (
 )
 _ENROOT = "is not supported: enroot is none of the runtimes of runtime.name"
 _SOCKS = "is not supported: let script.header set up what the site needs"
-_IDLE = "is not supported: it never had an effect"
+_NO_EFFECT = "is not supported: it never had an effect"
 
-# Section.key -> why not; "section.*" is for what is not named otherwise.
+# Section.key -> reason; "section.*" is for keys that are not listed.
 REFUSED: Mapping[str, str] = {
     "volumes.fuse_sleep_seconds": _FUSE,
     "apptainer.fuse_mode": _FUSE,
@@ -78,20 +78,20 @@ REFUSED: Mapping[str, str] = {
     "node.taints": _moved("pools[].taints"),
     "node.*": "belongs to pools[] in the submitter's configuration",
     "network.*": _TUNNEL,
-    "SidecarPort": _BUSINESS + "it listens nowhere, it connects to the NATS server",
-    "Socket": _BUSINESS + "it listens nowhere, it connects to the NATS server",
+    "SidecarPort": _OF_SUBMITTER + "it listens nowhere, it connects to the NATS server",
+    "Socket": _OF_SUBMITTER + "it listens nowhere, it connects to the NATS server",
     "SbatchPath": _moved("pools[].options.programs.sbatch"),
     "ScancelPath": _moved("pools[].options.programs.scancel"),
     "SqueuePath": _moved("pools[].options.programs.squeue"),
     "SinfoPath": _moved("pools[].options.programs.sinfo"),
-    "SingularityPrefix": _IDLE,
-    "EnrootPrefix": _IDLE,
+    "SingularityPrefix": _NO_EFFECT,
+    "EnrootPrefix": _NO_EFFECT,
     "EnrootPath": _ENROOT,
     "EnrootDefaultOptions": _ENROOT,
     "ExportPodData": "is always so: a pod's ConfigMaps, Secrets and volumes come with its job",
     "DataRootFolder": _moved("pools[].directory"),
-    "Namespace": _IDLE,
-    "VKConfigPath": _IDLE,
+    "Namespace": _NO_EFFECT,
+    "VKConfigPath": _NO_EFFECT,
     "Tsocks": _SOCKS,
     "TsocksPath": _SOCKS,
     "TsocksLoginNode": _SOCKS,
@@ -100,14 +100,14 @@ REFUSED: Mapping[str, str] = {
     "EnableProbes": "is always so: a pod's probes are honoured",
     "Flavors": _moved(_FLAVORS),
     "DefaultFlavor": _moved(_FLAVORS),
-    "DefaultUID": _BUSINESS + "jobs run as the user that it submits as",
+    "DefaultUID": _OF_SUBMITTER + "jobs run as the user that it submits as",
     "Taints": _moved("pools[].taints"),
     "ResourceScriptPath": _moved("pools[].resources"),
 }
 
 
 class _Rejected(Exception):
-    """The value of an understood key cannot be carried over; the text says why."""
+    """Value of an understood key that cannot be carried over; the text says why."""
 
 
 Values = dict[str, Any]  # new key -> value
@@ -118,7 +118,7 @@ def _same(key: str) -> Callable[[Any], Values]:
 
 
 def _program(usual: str) -> Callable[[Any], Values]:
-    """A container program, whose name says which of the two it is; a bare one is on PATH."""
+    """Convert a container program, whose name says which one it is; a bare one is on PATH."""
 
     def convert(value: Any) -> Values:
         if not isinstance(value, str):
@@ -146,7 +146,7 @@ def _container_runtime(value: Any) -> Values:
 
 
 def _options(value: Any) -> Values:
-    """The Slurm plugin put these into bash as they were: one item may be several words."""
+    """Split the items: the Slurm plugin put them into bash as they were."""
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         return {"runtime.options": value}
     try:
@@ -176,7 +176,7 @@ UNDERSTOOD: Mapping[str, Callable[[Any], Values]] = {
 
 
 def translate(raw: Mapping[Any, Any], name: str) -> tuple[dict[Any, Any], dict[str, str]]:
-    """Give the file's mapping with new keys only, and for each new key the old one it came from."""
+    """Return the mapping with new keys only, and for each new key the old one it came from."""
     for key in _keys(raw):
         if key not in UNDERSTOOD and _reason(key):
             raise ConfigError(f"{name}: {key}", _reason(key))
@@ -190,12 +190,12 @@ def translate(raw: Mapping[Any, Any], name: str) -> tuple[dict[Any, Any], dict[s
             except _Rejected as error:
                 raise ConfigError(f"{name}: {key}", str(error)) from None
     if origins:
-        _usual_runtime(current, origins)
+        _add_runtime(current, origins)
     return current, origins
 
 
 def _keys(raw: Mapping[Any, Any]) -> Iterator[str]:
-    """Every key of the file as section.key; what is no section stands for itself."""
+    """Yield every key of the file as section.key; what is no section has one part."""
     for section, below in raw.items():
         if isinstance(below, dict) and section not in REFUSED:
             yield from (f"{section}.{key}" for key in below)
@@ -220,7 +220,7 @@ def _without_old(raw: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def _value(raw: Mapping[Any, Any], key: str) -> Any:
-    """The value of an old key; null was the old way to say that there is none."""
+    """Return the value of an old key; null was the old way to say that there is none."""
     section, dot, below = key.partition(".")
     value = raw.get(section)
     if dot:
@@ -234,7 +234,7 @@ def _put(current: dict[Any, Any], origins: dict[str, str], old: str, values: Val
         if current.get(section) is None:
             current[section] = {}
         if not isinstance(current[section], dict):
-            return  # the schema has words for it
+            return  # the schema has an error for it
         if key in current[section]:
             if (old, origins.get(new)) == ("ContainerRuntime", "SingularityPath"):
                 continue  # its "singularity" is the family, the program's name says which one
@@ -244,8 +244,8 @@ def _put(current: dict[Any, Any], origins: dict[str, str], old: str, values: Val
         origins[new] = old
 
 
-def _usual_runtime(current: dict[Any, Any], origins: Mapping[str, str]) -> None:
-    """Where no runtime is named: the older systems always had one, so "host" cannot be meant."""
+def _add_runtime(current: dict[Any, Any], origins: Mapping[str, str]) -> None:
+    """Name a runtime where none is named: the older systems always had one, never "host"."""
     runtime = current.get("runtime") or {}
     if isinstance(runtime, dict) and "name" not in runtime:
         sections = all("." in old for old in origins.values())

@@ -74,7 +74,7 @@ async def _receive(settings: LinkSettings) -> float:
     await link.start()
     try:
         if not await link.connected(10):
-            raise RuntimeError(f"no connection to NATS: {link.trouble}")
+            raise RuntimeError(f"no connection to NATS: {link.error}")
         return await _measure(link)
     except LinkError as error:
         raise RuntimeError(f"the bare stream broke: {error}") from None

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_refused_with_its_place(
     assert where in refusal
     with pytest.raises(SpecError) as ours:  # `kueue-nats plan` has no API server to ask
         masterqueue.read(copy.deepcopy(raw))
-    assert where in ours.value.where
+    assert where in ours.value.field
 
 
 def test_defaults_are_those_of_the_code(world: World) -> None:

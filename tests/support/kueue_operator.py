@@ -131,7 +131,7 @@ class Pools:
         link = Link(settings, self.root)
         link.subscribe(subjects.subject(self.root, subjects.HELLO), self._hello)
         await link.start()
-        assert await link.connected(20), link.trouble
+        assert await link.connected(20), link.error
         return link
 
     async def _hello(self, _: Request) -> None:
@@ -141,7 +141,7 @@ class Pools:
 
     async def _say(self, pool: str) -> None:
         where = subjects.subject(self.root, subjects.RESOURCES, pool)
-        message = publications.resources(self._offers[pool])
+        message = publications.write_resources(self._offers[pool])
         with contextlib.suppress(NotConnected):  # to the server that a test has killed
             await self._link.publish(where, message, compress=False)
 

@@ -53,7 +53,7 @@ async def started(*links: Link) -> AsyncIterator[None]:
         for link in links:
             await link.start()
         for link in links:
-            assert await link.connected(20), link.trouble
+            assert await link.connected(20), link.error
         yield
     finally:
         for link in links:

@@ -14,7 +14,7 @@ from submitter.config.settings import Pool
 from templates.common.constants import AMD_GPU, INTEL_GPU, INTEL_GPU_I915, NVIDIA_GPU
 from templates.common.errors import ConfigError
 from templates.common.quantity import count
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 from templates.settings.types import Choice, Kind, Quantity, Word
 
 PODS = "110"
@@ -43,7 +43,7 @@ class Options:
     """By which name pods ask for them."""
 
 
-_FORM = Form(Options(), strict=True)
+_FORM = SettingsSchema(Options(), strict=True)
 
 
 def load(pool: Pool) -> Options:

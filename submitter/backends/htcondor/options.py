@@ -13,7 +13,7 @@ from typing import Annotated, Optional
 from submitter.backends.htcondor.submit_file import NEVER, find_expression_error
 from submitter.tokens.options import NO_REDIS, TokenOptions, mistakes
 from templates.common.errors import ConfigError
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 from templates.settings.types import Choice, Count, CountOrZero, Kind, PathOrEmpty, Word
 
 Argument = Annotated[str, Kind.ARGUMENT]
@@ -106,7 +106,7 @@ class Options:
     """How many jobs are offered at most; not given: 10000."""
 
 
-_FORM = Form(Options(), strict=True)
+_FORM = SettingsSchema(Options(), strict=True)
 
 
 def load(raw: Mapping[str, object], pool: str) -> Options:

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from submitter.config.settings import Pool
 from templates.common.errors import ConfigError
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 from templates.settings.types import Choice, PathOrEmpty, Word
 from templates.site.build_config import KUBERNETES
 
@@ -34,7 +34,7 @@ class Options:
     """Labels of the nodes that count; none: all of them."""
 
 
-_FORM = Form(Options(), strict=True)
+_FORM = SettingsSchema(Options(), strict=True)
 
 
 def load(pool: Pool) -> Options:

@@ -12,7 +12,7 @@ from typing import Annotated, Optional
 from submitter.backends.slurm import flags as slurm_flags
 from submitter.common.errors import Forbidden
 from templates.common.errors import ConfigError
-from templates.settings.schema import Form
+from templates.settings.schema import SettingsSchema
 from templates.settings.types import REQUIRED, Choice, Count, CountOrZero, Kind, Word
 
 Argument = Annotated[str, Kind.ARGUMENT]
@@ -107,7 +107,7 @@ class Options:
     """How many jobs are offered at most; not given: as the user's limits say."""
 
 
-_FORM = Form(Options(), strict=True)
+_FORM = SettingsSchema(Options(), strict=True)
 
 
 def load(raw: Mapping[str, object], pool: str) -> Options:

@@ -33,7 +33,7 @@ from templates.nats.subjects import (
 )
 from templates.protocol import messages, publications
 from templates.protocol.messages import LOG_DATA, LogEnd, LogRequest, Refusal
-from templates.protocol.publications import Resources, Statuses, dump_status
+from templates.protocol.publications import Resources, StatusUpdate, dump_status
 from templates.site.build_config import BuildConfig
 
 ROOT = "interlink"
@@ -94,9 +94,11 @@ class Site:
     # --- publishing -----------------------------------------------------------------------------
 
     async def announce(self) -> None:
-        config = publications.config(self.pool, self.config)
+        config = publications.write_config(self.pool, self.config)
         await self._link.publish(subject(ROOT, CONFIG, self.pool), config)
-        offer = publications.resources(Resources(self.pool, self.quotas, trouble=self.trouble))
+        offer = publications.write_resources(
+            Resources(self.pool, self.quotas, trouble=self.trouble)
+        )
         await self._link.publish(subject(ROOT, RESOURCES, self.pool), offer, compress=False)
         await self._publish((), ())
 
@@ -134,15 +136,17 @@ class Site:
             await self._link.publish_raw(subject(ROOT, STATUS, self.pool), raw)
 
     def _page(self, states: tuple[JobStatus, ...], gone: tuple[str, ...], cursor: str) -> bytes:
-        header = Statuses(self.pool, self.instance, self.number, len(self.jobs), (), gone, cursor)
-        return publications.statuses(header, [dump_status(status) for status in states])
+        header = StatusUpdate(
+            self.pool, self.instance, self.number, len(self.jobs), (), gone, cursor
+        )
+        return publications.dump_status_update(header, [dump_status(status) for status in states])
 
     # --- answering ------------------------------------------------------------------------------
 
     async def _refused(self, kind: str, request: Request, message: Any) -> bool:
         refusal = self.refuse(kind, message)
         if refusal is not None:
-            await request.answer(self.pool, messages.refusal(refusal))
+            await request.answer(self.pool, messages.write_refusal(refusal))
         return refusal is not None or kind in self.mute
 
     async def _create(self, request: Request) -> None:
@@ -153,7 +157,7 @@ class Site:
             assert isinstance(job, Job), job
             outcomes.append(self.refuse(CREATE, job) or self._take(job))
         if CREATE not in self.mute:
-            await request.answer(self.pool, messages.outcomes(outcomes))
+            await request.answer(self.pool, messages.write_outcomes(outcomes))
 
     def _take(self, job: Job) -> str:
         if CREATE in self.mute:
@@ -206,7 +210,7 @@ class Site:
         at_end = start + len(content) >= len(self.logs.get(key, b""))
         over = at_end and (not asked.follow or self._over(asked.job))
         last = LogEnd(str(start + len(content)), len(content), over)
-        await request.answer(self.pool, messages.log_end(last))
+        await request.answer(self.pool, messages.write_log_end(last))
 
     def _over(self, job: str) -> bool:
         return job not in self.jobs or self.jobs[job].phase == ENDED

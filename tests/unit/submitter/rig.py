@@ -27,7 +27,7 @@ from templates.nats.requests import Unanswered
 from templates.pod.user_manifests import read_manifests
 from templates.protocol import messages, publications
 from templates.protocol.messages import Delete, LogEnd, LogRequest, Query, Refusal
-from templates.protocol.publications import Statuses
+from templates.protocol.publications import StatusUpdate
 from templates.site.build_config import BuildConfig, Runtime
 from templates.translation.build import build
 from tests.support.nats_server import NatsServer
@@ -95,7 +95,7 @@ class Centre:
     def __init__(self, nats: NatsServer, pool: str = POOL) -> None:
         self.pool = pool
         self.heard: dict[str, list[JobStatus]] = {}
-        self.publications: list[Statuses] = []
+        self.publications: list[StatusUpdate] = []
         self.gone: list[str] = []
         self.others: list[tuple[str, dict[str, Any]]] = []
         self._loop = asyncio.new_event_loop()
@@ -127,7 +127,7 @@ class Centre:
         if kind != subjects.STATUS:
             self.others.append((kind, message))
             return
-        told = publications.read_statuses(message, self.pool)
+        told = publications.read_status_update(message, self.pool)
         self.publications.append(told)
         for status in told.states:
             self.heard.setdefault(status.job, []).append(status)
@@ -150,23 +150,23 @@ class Centre:
         raise AssertionError(f"nobody answers {kind} {item}")
 
     def create(self, job: Job) -> Any:
-        return _outcome(self.ask(subjects.CREATE, "", messages.create([job])))
+        return _outcome(self.ask(subjects.CREATE, "", messages.write_create([job])))
 
     def insist(self, job: Job) -> str:
         """Create although a submitter was just killed."""
-        answer = self._insist(subjects.CREATE, "", messages.create([job]))
+        answer = self._insist(subjects.CREATE, "", messages.write_create([job]))
         return str(_outcome(answer)["state"])
 
     def delete(self, job: str, grace: Optional[int] = None) -> Any:
-        return self._insist(subjects.DELETE, job, messages.delete(Delete(job, grace)))
+        return self._insist(subjects.DELETE, job, messages.write_delete(Delete(job, grace)))
 
-    def query(self, *jobs: str, everything: bool = False) -> Statuses:
+    def query(self, *jobs: str, everything: bool = False) -> StatusUpdate:
         """All pages as one."""
         cursor, states, gone = "", [], []
         while True:
             asked = Query(None if everything else jobs, cursor)
-            answer = self._insist(subjects.QUERY, "", messages.query(asked))
-            page = publications.read_statuses(answer, self.pool)
+            answer = self._insist(subjects.QUERY, "", messages.write_query(asked))
+            page = publications.read_status_update(answer, self.pool)
             states += page.states
             gone += page.gone
             cursor = page.cursor
@@ -220,7 +220,7 @@ class Centre:
         where = subjects.subject("interlink", subjects.LOGS, self.pool, request.job)
         content = []
         async with self.link.stream() as (inbox, next_message):
-            await self.link.publish_request(where, inbox, messages.log_request(request))
+            await self.link.publish_request(where, inbox, messages.write_log_request(request))
             while True:
                 raw = await next_message(30)
                 if raw[:1] == messages.LOG_DATA:

@@ -504,7 +504,7 @@ def test_a_limit_on_what_is_no_resource_never_reaches_a_plan(name: str) -> None:
     try:
         made = planned(master(local(nominalQuota={name: "1"})))
     except SpecError as error:
-        assert "nominalQuota" in error.where
+        assert "nominalQuota" in error.field
         assert not is_resource(name)
     else:
         assert name in made.queues[0].resources

@@ -112,7 +112,7 @@ async def site(server: Server, pool: str, root: str = "interlink") -> AsyncItera
 
     async def hello(request: Request) -> None:
         heard.append(await request.message(pool))
-        said = publications.resources(Resources(pool, {"cpu": "4"}))
+        said = publications.write_resources(Resources(pool, {"cpu": "4"}))
         await link.publish(f"{root}.resources.{pool}", said, compress=False)
 
     link.subscribe(f"{root}.hello", hello)
@@ -195,7 +195,7 @@ def test_what_cannot_be_understood_is_left_out(server: Server) -> None:
             await soon(lambda: told == ["good"])
             for raw in (b"", b"{", b"[]", b'{"v": 1, "quotas": {"cpu": "many"}}', b"\xff"):
                 await link.publish_raw("interlink.resources.bad", raw)
-            last = publications.resources(Resources("last", {"cpu": "1"}))
+            last = publications.write_resources(Resources("last", {"cpu": "1"}))
             await link.publish("interlink.resources.last", last, compress=False)
             await soon(lambda: "last" in told)
             assert told == ["good", "last"]

@@ -196,8 +196,8 @@ def test_a_wrong_field_is_one_line_that_names_it(
         holder = holder[key]
     holder[last] = value
     error = refused(given)
-    assert error.where == where
-    assert what in error.what
+    assert error.field == where
+    assert what in error.reason
 
 
 @pytest.mark.parametrize(("key", "value", "where", "what"), WRONG_NATS)
@@ -205,16 +205,16 @@ def test_so_is_one_of_a_nats_flavor(key: str, value: object, where: str, what: s
     given = masters.raw_manifest()
     given["spec"]["flavors"][0]["natsFlavor"][key] = value
     error = refused(given)
-    assert error.where == f"spec.flavors[0].natsFlavor{where}"
-    assert what in error.what
+    assert error.field == f"spec.flavors[0].natsFlavor{where}"
+    assert what in error.reason
 
 
 def test_pools_are_names_and_each_is_there_once() -> None:
     error = refused(raw(heard(nats={"pools": ["a", "b.c"]})))
-    assert error.where == "spec.flavors[0].natsFlavor.pools[1]"
+    assert error.field == "spec.flavors[0].natsFlavor.pools[1]"
     error = refused(raw(heard(nats={"pools": ["a", "b", "a"]})))
-    assert error.where == "spec.flavors[0].natsFlavor.pools"
-    assert "twice" in error.what
+    assert error.field == "spec.flavors[0].natsFlavor.pools"
+    assert "twice" in error.reason
 
 
 JSON = st.recursive(
@@ -250,7 +250,7 @@ def test_anything_at_all_is_read_or_refused_in_one_line(path: tuple[Any, ...], v
     try:
         masterqueue.read(given)
     except SpecError as error:
-        assert error.where
+        assert error.field
         assert "\n" not in str(error)
 
 
@@ -408,7 +408,7 @@ def test_no_error_shows_a_password(connector: str) -> None:
     error = refused(raw(heard(nats={"natsConnector": connector})))
     assert "s3cret" not in str(error)
     assert "s3cret" not in repr(error)
-    assert error.where.endswith(".natsConnector")
+    assert error.field.endswith(".natsConnector")
 
 
 @given(

@@ -219,7 +219,7 @@ def test_a_wrong_word_is_one_line_that_names_the_field(
 ) -> None:
     with pytest.raises(Located) as caught:
         template.read(raw, "mq")
-    assert caught.value.where == f"spec.template{where}"
+    assert caught.value.field == f"spec.template{where}"
     assert what in str(caught.value)
     assert "\n" not in str(caught.value)
 

@@ -24,7 +24,7 @@ def ask_raw(centre: Centre, kind: str, item: str, payload: bytes) -> dict[str, A
 
 def test_malformed_requests_get_a_clear_answer(start: Start, centre: Centre) -> None:
     submitter = start()
-    good = codec.encode(messages.create([job_of()]))
+    good = codec.encode(messages.write_create([job_of()]))
     name = job_name("job", str(uuid.uuid4()))
     chance = random.Random(7)
     payloads = [b"", b"{}", b"[]", b"null", b"\xff", b"x\x9c", b'{"v": 2}', b'{"v": 1}']
@@ -133,7 +133,7 @@ def test_pages_and_large_publications(start: Start, centre: Centre) -> None:
             uids = [str(uuid.uuid4()) for _ in range(100)]
             jobs = [base._replace(uid=uid, name=job_name("job", uid)) for uid in uids]
             names.update(job.name for job in jobs)
-            answer = await centre.asking(subjects.CREATE, "", messages.create(jobs))
+            answer = await centre.asking(subjects.CREATE, "", messages.write_create(jobs))
             assert answer["outcomes"] == [{"state": "journaled"}] * len(jobs)
 
     centre.do(create_all(), 120)

@@ -33,9 +33,9 @@ def test_what_python_writes_is_read(value: Any, ascii_only: bool) -> None:
 
 @given(VALUES)
 def test_what_is_written_can_be_read_and_is_one_line(value: Any) -> None:
-    for quick in (json_codec._quick_dump, None):
+    for quick in (json_codec._fast_dumps, None):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(json_codec, "_quick_dump", quick)
+            patch.setattr(json_codec, "_fast_dumps", quick)
             raw = dump_json(value)
         assert json.loads(raw) == value
         assert b"\n" not in raw
@@ -70,7 +70,7 @@ def test_what_is_no_json_is_refused_in_the_same_words(
 ) -> None:
     with pytest.raises(ValueError, match=r".") as quick:
         load_json(raw)
-    monkeypatch.setattr(json_codec, "_quick", None)
+    monkeypatch.setattr(json_codec, "_fast_loads", None)
     with pytest.raises(ValueError, match=r".") as slow:
         load_json(raw)
     assert str(quick.value) == str(slow.value)

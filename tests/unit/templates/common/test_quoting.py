@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from templates.common.quoting import inside, quote, words
+from templates.common.quoting import quote, quote_all, quote_below
 
 # Whatever an argument can hold: everything but NUL, and surrogates that are no text.
 TEXTS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -23,7 +23,7 @@ def read_by_bash(line: str) -> list[str]:
 
 @given(st.lists(TEXTS))
 def test_words_are_read_back_as_they_were(texts: Sequence[str]) -> None:
-    assert read_by_bash(words(texts)) == list(texts)
+    assert read_by_bash(quote_all(texts)) == list(texts)
 
 
 @given(TEXTS)
@@ -33,7 +33,7 @@ def test_a_quoted_text_is_one_word(text: str) -> None:
 
 @given(TEXTS)
 def test_a_path_lies_below_the_value_of_a_variable(path: str) -> None:
-    assert read_by_bash(inside("$VAR", path)) == [f"of  the script/{path}"]
+    assert read_by_bash(quote_below("$VAR", path)) == [f"of  the script/{path}"]
 
 
 def test_plain_words_are_left_readable() -> None:

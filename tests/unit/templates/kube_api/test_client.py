@@ -13,7 +13,7 @@ import pytest
 import urllib3
 
 from templates.common.errors import ConfigError, InterlinkNatsError
-from templates.kube_api.client import Access, Call, Failure, KubeClient
+from templates.kube_api.client import ApiAccess, Call, Failure, KubeClient
 
 Answer = tuple[int, bytes]
 
@@ -65,11 +65,11 @@ class Source:
         self.wrong = ""
         self.connections = urllib3.PoolManager()
 
-    def access(self) -> Access:
+    def access(self) -> ApiAccess:
         if self.wrong:
             raise ConfigError("token", self.wrong)
         headers = {"Authorization": f"Bearer {self.renewals}"}
-        return Access(self.url, self.connections, headers)
+        return ApiAccess(self.url, self.connections, headers)
 
     def renew(self) -> None:
         self.renewals += 1

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from templates.kube_api.errors import why, with_status
+from templates.kube_api.errors import message_of, message_with_status
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ from templates.kube_api.errors import why, with_status
     ],
 )
 def test_the_api_servers_own_words_are_told(body: bytes, words: str) -> None:
-    assert why(404, body) == words
+    assert message_of(404, body) == words
 
 
 @pytest.mark.parametrize(
@@ -30,10 +30,10 @@ def test_the_api_servers_own_words_are_told(body: bytes, words: str) -> None:
     ],
 )
 def test_they_are_told_behind_the_status(body: bytes, words: str) -> None:
-    assert with_status("it says", 403, body) == words
+    assert message_with_status("it says", 403, body) == words
 
 
 @pytest.mark.parametrize("body", [b"[" * 100_000, b"<html>" * 100_000])
 def test_what_is_long_is_cut(body: bytes) -> None:
-    found = why(502, body)
+    found = message_of(502, body)
     assert found.startswith("status 502: ") and len(found) < 250

@@ -14,9 +14,9 @@ from templates.job.model import Job
 from templates.site.build_config import (
     BuildConfig,
     HostPath,
-    Kubernetes,
+    KubernetesRuntime,
     NfsExport,
-    Resources,
+    PodResources,
     Runtime,
     Volumes,
 )
@@ -99,7 +99,7 @@ def test_nothing_of_the_first_clusters_scheduling_comes_along() -> None:
 
 
 def test_what_the_site_gives_to_every_pod() -> None:
-    site = Kubernetes(
+    site = KubernetesRuntime(
         {"pool": "batch"}, ("a=b:NoSchedule",), "gvisor", "low", "runner", ("pull",), "queue"
     )
     found = made(pod(sh("true")), replace(CONFIG, kubernetes=site))
@@ -181,7 +181,7 @@ def test_host_paths_and_claims_are_the_sites_to_allow() -> None:
         volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "home"}}],
     )
     assert "this site has no claim for default/home (kubernetes.claims)" in refusal(claim)
-    mapped = replace(CONFIG, kubernetes=Kubernetes(claims={"home": "there"}))
+    mapped = replace(CONFIG, kubernetes=KubernetesRuntime(claims={"home": "there"}))
     source = {"claimName": "there", "readOnly": False}
     assert spec_of(claim, mapped)["volumes"] == [{"name": "v", "persistentVolumeClaim": source}]
 
@@ -260,7 +260,7 @@ def test_what_needs_a_job_script_is_refused() -> None:
 
 
 def test_defaults_are_asked_for_where_the_pod_asks_for_nothing() -> None:
-    config = replace(CONFIG, defaults=Resources(cpu="250m", memory=None, wall_time_s=60))
+    config = replace(CONFIG, defaults=PodResources(cpu="250m", memory=None, wall_time_s=60))
     spec = spec_of(pod(sh("true")), config)
     assert spec["containers"][0]["resources"] == {"requests": {"cpu": "250m"}}
     assert spec["activeDeadlineSeconds"] == 60

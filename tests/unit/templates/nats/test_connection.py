@@ -136,7 +136,7 @@ def test_without_a_connection_nothing_is_sent() -> None:
         await link.start()
         assert not await link.connected(0.3)
         assert link.silent_s == float("inf")
-        await until(lambda: "Connect" in link.trouble or "refused" in link.trouble)
+        await until(lambda: "Connect" in link.error or "refused" in link.error)
         await link.stop()
 
     run(work())
@@ -312,11 +312,11 @@ def test_after_a_restart_of_the_server_all_is_as_before(
                 assert (await plugin.request(POOL, CREATE, {"text": "x"}, 20))["echo"] == "x"
                 server.stop(number)
                 await until(lambda: not (site.is_connected or plugin.is_connected))
-                assert site.trouble
+                assert site.error
                 server.start()
                 assert await site.connected(30)
                 assert await plugin.connected(30)
-                assert (site.connections, site.trouble) == (round_ + 2, "")
+                assert (site.connections, site.error) == (round_ + 2, "")
             assert (await plugin.request(POOL, CREATE, {"text": "x"}, 20))["echo"] == "x"
 
     run(work())
@@ -349,7 +349,7 @@ def test_a_frozen_server_is_noticed_and_left(server: NatsServer, impatient: None
         async with started(site, plugin):
             server.send(signal.SIGSTOP)
             await until(lambda: not plugin.is_connected)
-            assert "does not answer" in plugin.trouble
+            assert "does not answer" in plugin.error
             with pytest.raises(NotConnected):
                 await plugin.request(POOL, CREATE, {}, 60)
             server.send(signal.SIGCONT)
@@ -385,7 +385,7 @@ def test_changed_credentials_count_from_the_next_connection_on(tmp_path: Path) -
             server.configure(**users("two"))
             server.stop()
             server.start()
-            await until(lambda: "authorization" in link.trouble.lower())
+            await until(lambda: "authorization" in link.error.lower())
             secret.write_text("two")
             assert await link.connected(30)
 
@@ -430,8 +430,8 @@ def test_a_subscription_that_is_not_permitted_is_the_trouble(tmp_path: Path) -> 
         wanted = settings(server, user="me", password_file=str(tmp_path / "password"))
         link = serving(Link(wanted, "interlink"))
         await link.start()
-        await until(lambda: "permissions violation" in link.trouble.lower())
-        assert "interlink.create.p" in link.trouble
+        await until(lambda: "permissions violation" in link.error.lower())
+        assert "interlink.create.p" in link.error
         assert not link.is_connected
         await link.stop()
 
@@ -452,10 +452,10 @@ def test_what_the_server_complains_of_later_is_kept(tmp_path: Path) -> None:
         async with started(link := Link(wanted, "interlink")):
             await link.publish("interlink.hello", {})
             await link.settle()
-            assert list(link.complaints) == []
+            assert list(link.server_errors) == []
             await link.publish("interlink.status.p", {})
             await link.settle()
-            assert "interlink.status.p" in link.complaints[0]
+            assert "interlink.status.p" in link.server_errors[0]
             assert link.is_connected
 
     try:
@@ -555,11 +555,11 @@ def test_a_proxy_that_answers_itself_is_survived(proxy: Proxy, answer: bytes) ->
     async def work() -> None:
         proxy.answer = answer
         link = serving(Link(LinkSettings((f"ws://127.0.0.1:{proxy.port}",)), "interlink"))
-        before = link.trouble
+        before = link.error
         await link.start()
         try:
-            await until(lambda: link.trouble != before)
-            assert link.trouble.isprintable()
+            await until(lambda: link.error != before)
+            assert link.error.isprintable()
             proxy.answer = None
             assert await link.connected(30)
         finally:

@@ -27,16 +27,16 @@ def trouble_with(settings: LinkSettings) -> str:
 
     async def attempt() -> str:
         link = Link(settings, "interlink")
-        before = link.trouble
+        before = link.error
         await link.start()
         try:
             while not link.is_connected:
-                if link.trouble != before:
-                    return link.trouble
+                if link.error != before:
+                    return link.error
                 await asyncio.sleep(0.01)
             await link.publish("interlink.hello", {})
             await link.settle()
-            return ", ".join(link.complaints)
+            return ", ".join(link.server_errors)
         finally:
             await link.stop()
 

@@ -68,16 +68,16 @@ def complaint(read: Callable[[dict[str, Any]], object], message: dict[str, Any])
 
 @pytest.mark.parametrize("job", [FULL, LEAST], ids=["full", "least"])
 def test_a_job(job: Job) -> None:
-    assert messages.read_create(over_the_wire(messages.create([job]))) == [job]
+    assert messages.read_create(over_the_wire(messages.write_create([job]))) == [job]
 
 
 def test_many_jobs_in_one_message() -> None:
     jobs = [FULL, LEAST, FULL]
-    assert messages.read_create(over_the_wire(messages.create(jobs))) == jobs
+    assert messages.read_create(over_the_wire(messages.write_create(jobs))) == jobs
 
 
 def test_a_wrong_job_does_not_spoil_those_beside_it() -> None:
-    message = messages.create([LEAST, FULL, LEAST])
+    message = messages.write_create([LEAST, FULL, LEAST])
     message["jobs"][1]["pod"] = 5
     first, wrong, last = messages.read_create(over_the_wire(message))
     assert (first, last) == (LEAST, LEAST)
@@ -86,9 +86,9 @@ def test_a_wrong_job_does_not_spoil_those_beside_it() -> None:
 
 def test_the_outcomes_of_many_jobs() -> None:
     full = Refusal("unavailable", "the disk is full", True)
-    answer = over_the_wire(messages.outcomes(["journaled", full, "known"]))
+    answer = over_the_wire(messages.write_outcomes(["journaled", full, "known"]))
     assert messages.read_outcomes(answer, 3) == [None, full, None]
-    refused = over_the_wire(messages.refusal(full))
+    refused = over_the_wire(messages.write_refusal(full))
     assert messages.read_outcomes(refused, 2) == [full, full]
 
 
@@ -102,7 +102,7 @@ def read_two_outcomes(message: dict[str, Any]) -> object:
 
 
 def test_the_script_and_the_files_of_a_job_stand_as_they_are_behind_the_rest() -> None:
-    head, _, attached = codec.encode(messages.create([FULL])).partition(b"\n")
+    head, _, attached = codec.encode(messages.write_create([FULL])).partition(b"\n")
     assert attached == FULL.script.encode() + b"".join(file.content for file in FULL.files)
     assert b"A=b" not in head
 
@@ -110,25 +110,25 @@ def test_the_script_and_the_files_of_a_job_stand_as_they_are_behind_the_rest() -
 @pytest.mark.parametrize("grace", [None, 0, 30])
 def test_a_delete(grace: int) -> None:
     message = Delete(NAME, grace)
-    assert messages.read_delete(over_the_wire(messages.delete(message))) == message
+    assert messages.read_delete(over_the_wire(messages.write_delete(message))) == message
 
 
 @pytest.mark.parametrize(
     "message", [Query(None), Query(()), Query((NAME,)), Query(None, "next"), Query((NAME,), "x")]
 )
 def test_a_query(message: Query) -> None:
-    assert messages.read_query(over_the_wire(messages.query(message))) == message
+    assert messages.read_query(over_the_wire(messages.write_query(message))) == message
 
 
 def test_a_refusal() -> None:
     message = Refusal(messages.FORBIDDEN, "policy.images ...", False)
-    assert messages.read_refusal(over_the_wire(messages.refusal(message))) == message
+    assert messages.read_refusal(over_the_wire(messages.write_refusal(message))) == message
     assert messages.read_refusal({"state": "journaled"}) is None
 
 
 def test_a_refusal_stays_on_one_line() -> None:
     hostile = Refusal("x", "a\nb\x1b[2J" + "c" * 1000, True)
-    read = messages.read_refusal(over_the_wire(messages.refusal(hostile)))
+    read = messages.read_refusal(over_the_wire(messages.write_refusal(hostile)))
     assert read is not None
     assert read.message.isprintable()
     assert len(read.message) <= 400
@@ -136,7 +136,7 @@ def test_a_refusal_stays_on_one_line() -> None:
 
 @pytest.mark.parametrize("message", [LOG, LOG._replace(cursor="", follow=False, tail=-1)])
 def test_a_log_request(message: LogRequest) -> None:
-    assert messages.read_log_request(over_the_wire(messages.log_request(message))) == message
+    assert messages.read_log_request(over_the_wire(messages.write_log_request(message))) == message
 
 
 def test_a_log_request_without_options_asks_for_all() -> None:
@@ -146,7 +146,7 @@ def test_a_log_request_without_options_asks_for_all() -> None:
 
 def test_the_end_of_a_log() -> None:
     message = LogEnd("9:2", 5, True)
-    assert messages.read_log_end(over_the_wire(messages.log_end(message))) == message
+    assert messages.read_log_end(over_the_wire(messages.write_log_end(message))) == message
 
 
 def test_fields_of_a_newer_version_are_ignored() -> None:
@@ -158,7 +158,7 @@ def test_fields_of_a_newer_version_are_ignored() -> None:
 
 
 def changed(**fields: Any) -> dict[str, Any]:
-    message = messages.create([FULL])
+    message = messages.write_create([FULL])
     message["jobs"][0].update(fields)
     return message
 
@@ -229,7 +229,7 @@ def test_a_job_that_cannot_be(fields: dict[str, Any], words: str) -> None:
     ],
 )
 def test_a_create_that_cannot_be(fields: dict[str, Any], words: str) -> None:
-    assert words in complaint(read_one, {**messages.create([FULL]), **fields})
+    assert words in complaint(read_one, {**messages.write_create([FULL]), **fields})
 
 
 @pytest.mark.parametrize(
@@ -286,25 +286,25 @@ def test_a_refusal_that_cannot_be(refused: Any) -> None:
     ],
 )
 def test_a_log_request_that_cannot_be(fields: dict[str, Any], words: str) -> None:
-    message = {**messages.log_request(LOG), **fields}
+    message = {**messages.write_log_request(LOG), **fields}
     assert words in complaint(messages.read_log_request, message)
 
 
 @pytest.mark.parametrize("fields", [{"cursor": 1}, {"sent": -1}, {"over": 0}])
 def test_an_end_of_a_log_that_cannot_be(fields: dict[str, Any]) -> None:
-    message = {**messages.log_end(LogEnd("x", 1, True)), **fields}
+    message = {**messages.write_log_end(LogEnd("x", 1, True)), **fields}
     assert "log." in complaint(messages.read_log_end, message)
 
 
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (read_one, messages.create([FULL])),
-        (messages.read_delete, messages.delete(Delete(NAME, 5))),
-        (messages.read_query, messages.query(Query((NAME,), "x"))),
-        (messages.read_log_request, messages.log_request(LOG)),
-        (messages.read_log_end, messages.log_end(LogEnd("x", 1, True))),
-        (messages.read_refusal, messages.refusal(Refusal("a", "b", True))),
+        (read_one, messages.write_create([FULL])),
+        (messages.read_delete, messages.write_delete(Delete(NAME, 5))),
+        (messages.read_query, messages.write_query(Query((NAME,), "x"))),
+        (messages.read_log_request, messages.write_log_request(LOG)),
+        (messages.read_log_end, messages.write_log_end(LogEnd("x", 1, True))),
+        (messages.read_refusal, messages.write_refusal(Refusal("a", "b", True))),
     ],
     ids=["create", "delete", "query", "logs", "log end", "refusal"],
 )

@@ -12,7 +12,7 @@ from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, 
 from templates.job.status import ENDED, STARTED, ContainerStatus, JobStatus, Version
 from templates.nats import codec
 from templates.protocol import publications
-from templates.protocol.publications import Resources, Statuses
+from templates.protocol.publications import Resources, StatusUpdate
 from templates.site.build_config import BuildConfig, Images
 from tests.support.mutations import mutants
 
@@ -57,11 +57,13 @@ ENDED_ONE = STATUS._replace(
         ContainerStatus("main", "x", ContainerState("m", TERMINATED, end=End(0, 0, "", "", 0, 0))),
     ),
 )
-HEADER = Statuses("p", "a1b2", 7, 2, (), ("gone-1",), "next")
+HEADER = StatusUpdate("p", "a1b2", 7, 2, (), ("gone-1",), "next")
 
 
 def published(*states: JobStatus) -> dict[str, Any]:
-    raw = publications.statuses(HEADER, [publications.dump_status(state) for state in states])
+    raw = publications.dump_status_update(
+        HEADER, [publications.dump_status(state) for state in states]
+    )
     return codec.decode(raw)
 
 
@@ -94,13 +96,13 @@ def test_what_is_empty_is_not_said() -> None:
 
 @pytest.mark.parametrize("states", [(), (STATUS,), (STATUS, ENDED_ONE)])
 def test_statuses(states: tuple[JobStatus, ...]) -> None:
-    read = publications.read_statuses(published(*states), "p")
+    read = publications.read_status_update(published(*states), "p")
     assert read == HEADER._replace(states=states)
 
 
 def test_resources() -> None:
     offer = Resources("p", {"cpu": "64", "memory": "1Ti"}, ("a=b",), ("c=d:NoSchedule",), True, 10)
-    message = json.loads(json.dumps(publications.resources(offer)))
+    message = json.loads(json.dumps(publications.write_resources(offer)))
     assert publications.read_resources(message, "p") == offer
 
 
@@ -111,15 +113,15 @@ def test_resources_of_an_older_submitter() -> None:
 
 def test_a_build_configuration() -> None:
     build = BuildConfig(images=Images(cache="/cache"))
-    message = json.loads(json.dumps(publications.config("p", build)))
+    message = json.loads(json.dumps(publications.write_config("p", build)))
     read = publications.read_config(message, "p")
     assert (read.pool, read.build) == ("p", build)
     assert read.digest == message["digest"]
 
 
 def test_the_digest_is_that_of_the_content() -> None:
-    one, same = (publications.config(pool, BuildConfig())["digest"] for pool in ("p", "q"))
-    other = publications.config("p", BuildConfig(images=Images(cache="/x")))["digest"]
+    one, same = (publications.write_config(pool, BuildConfig())["digest"] for pool in ("p", "q"))
+    other = publications.write_config("p", BuildConfig(images=Images(cache="/x")))["digest"]
     assert one == same != other
 
 
@@ -210,7 +212,7 @@ def test_no_container_is_there_twice() -> None:
 )
 def test_statuses_that_cannot_be(fields: dict[str, Any], words: str) -> None:
     message = {**published(STATUS), **fields}
-    assert words in complaint(lambda m: publications.read_statuses(m, "p"), message)
+    assert words in complaint(lambda m: publications.read_status_update(m, "p"), message)
 
 
 @pytest.mark.parametrize(
@@ -244,19 +246,21 @@ def test_resources_that_cannot_be(message: dict[str, Any], words: str) -> None:
     ],
 )
 def test_a_build_configuration_that_cannot_be(fields: dict[str, Any], words: str) -> None:
-    message = {**publications.config("p", BuildConfig()), **fields}
+    message = {**publications.write_config("p", BuildConfig()), **fields}
     assert words in complaint(lambda m: publications.read_config(m, "p"), message)
 
 
 @pytest.mark.parametrize(
     ("read", "message"),
     [
-        (lambda m: publications.read_statuses(m, "p"), published(STATUS, ENDED_ONE)),
+        (lambda m: publications.read_status_update(m, "p"), published(STATUS, ENDED_ONE)),
         (
             lambda m: publications.read_resources(m, "p"),
-            publications.resources(Resources("p", {"cpu": "1"}, ("a=b",), ("c=d:x",), True, 9)),
+            publications.write_resources(
+                Resources("p", {"cpu": "1"}, ("a=b",), ("c=d:x",), True, 9)
+            ),
         ),
-        (lambda m: publications.read_config(m, "p"), publications.config("p", BuildConfig())),
+        (lambda m: publications.read_config(m, "p"), publications.write_config("p", BuildConfig())),
     ],
     ids=["statuses", "resources", "config"],
 )

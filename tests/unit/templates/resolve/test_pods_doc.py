@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from templates.common.errors import PodRejected
-from templates.site.build_config import BuildConfig, HostPath, Resources, Runtime, Volumes
+from templates.site.build_config import BuildConfig, HostPath, PodResources, Runtime, Volumes
 from templates.translation.build import build
 from tests.support.script_runner import REPOSITORY, manifests, pod, secret, sh
 
 TEXT = (REPOSITORY / "docs" / "pods.md").read_text(encoding="utf-8")
-CONFIG = BuildConfig(limits=Resources(cpu="32"), volumes=Volumes(host_paths=(HostPath("/data"),)))
+CONFIG = BuildConfig(
+    limits=PodResources(cpu="32"), volumes=Volumes(host_paths=(HostPath("/data"),))
+)
 PODMAN = replace(CONFIG, runtime=Runtime("podman"))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from templates.common.errors import ConfigError
-from templates.settings.environment import Overlay
+from templates.settings.environment import SettingsLoader
 from templates.settings.files import reading_file
 from templates.settings.types import Count, Word
 
@@ -41,7 +41,7 @@ def mistakes(settings: Everything) -> Iterator[tuple[str, str]]:
         yield "name", "must not be wrong"
 
 
-OVERLAY = Overlay(Everything(), "PROGRAM_", mistakes)
+OVERLAY = SettingsLoader(Everything(), "PROGRAM_", mistakes)
 
 
 @pytest.mark.parametrize(

@@ -19,10 +19,10 @@ from templates.site.build_config import (
     Environment,
     HostPath,
     Images,
-    Kubernetes,
+    KubernetesRuntime,
     NfsExport,
-    Podman,
-    Resources,
+    PodmanRuntime,
+    PodResources,
     Rules,
     Runtime,
     Script,
@@ -40,7 +40,7 @@ EVERYTHING = BuildConfig(
         *("podman", "/usr/bin/podman", ("--network", "host", "--annotation=a=b c"), "never", "1Gi")
     ),
     apptainer=Apptainer(True, True, True, True, True, False, True, True, False, "none"),
-    podman=Podman("pasta"),
+    podman=PodmanRuntime("pasta"),
     images=Images("r.example/", "/images", "/ready", "/cvmfs", "/shared/cache", 2, 3, 0, 4),
     volumes=Volumes(
         scratch="/scratch",
@@ -52,12 +52,12 @@ EVERYTHING = BuildConfig(
     environment=Environment(
         {"https_proxy": "http://p:1", "LINES": "a\nb"}, ("A_*",), ("/opt/bin",)
     ),
-    kubernetes=Kubernetes(
+    kubernetes=KubernetesRuntime(
         {"a": "b"}, ("k=v:NoSchedule",), "rc", "pc", "sa", ("ps",), "lq", {"ns/home": "there"}
     ),
     script=Script("/opt/bash", "module load x\n\tcd /\n", "sync", "off", 1, 2, True),
-    defaults=Resources("500m", "2Gi", 0, 60),
-    limits=Resources("64", "1.5Ti", 8, 3600),
+    defaults=PodResources("500m", "2Gi", 0, 60),
+    limits=PodResources("64", "1.5Ti", 8, 3600),
     rules=Rules(True, ("flags", "mpi-*"), ("pre-exec",)),
 )
 
@@ -85,7 +85,7 @@ def test_an_empty_file_gives_the_defaults(name: str, text: str) -> None:
 
 def test_yaml_sets_keys_and_leaves_the_others() -> None:
     config = load("images:\n  cache: /shared\nlimits: {gpus: 2}\n", "build.yaml")
-    assert config == BuildConfig(images=Images(cache="/shared"), limits=Resources(gpus=2))
+    assert config == BuildConfig(images=Images(cache="/shared"), limits=PodResources(gpus=2))
 
 
 @pytest.mark.parametrize("name", ["build.toml", "build.conf", "build.cfg", "build.yaml", "/etc/x"])
@@ -103,8 +103,8 @@ def test_a_single_line_of_toml_is_not_taken_for_yaml_text() -> None:
 
 def test_a_default_that_is_not_given_stays_beside_one_that_is() -> None:
     config = load("defaults: {memory: 4Gi}", "build.yaml")
-    assert config.defaults == Resources(cpu="1", memory="4Gi")
-    assert load("defaults: {cpu: null}", "build.yaml").defaults == Resources(memory="1Gi")
+    assert config.defaults == PodResources(cpu="1", memory="4Gi")
+    assert load("defaults: {cpu: null}", "build.yaml").defaults == PodResources(memory="1Gi")
 
 
 def test_a_section_without_keys_is_like_none() -> None:
@@ -118,7 +118,7 @@ def test_off_is_a_word_and_numbers_are_decimal() -> None:
 
 def test_anchors_and_merge_keys_are_yaml_as_usual() -> None:
     text = "defaults: &some {cpu: 2, memory: 1Gi}\nlimits: {<<: *some, cpu: 8}\n"
-    assert load(text, "build.yaml").limits == Resources(cpu="8", memory="1Gi")
+    assert load(text, "build.yaml").limits == PodResources(cpu="8", memory="1Gi")
 
 
 @pytest.mark.parametrize(("written", "kept"), [("4", "4"), ("0.5", "0.5"), ("'500m'", "500m")])

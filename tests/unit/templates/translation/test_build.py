@@ -17,7 +17,14 @@ from templates.common.errors import PodRejected
 from templates.job.model import Job, split_script
 from templates.pod.create_request import read_create_request
 from templates.pod.user_manifests import read_manifests
-from templates.site.build_config import KUBERNETES, RUNTIMES, BuildConfig, Resources, Rules, Runtime
+from templates.site.build_config import (
+    KUBERNETES,
+    RUNTIMES,
+    BuildConfig,
+    PodResources,
+    Rules,
+    Runtime,
+)
 from templates.translation.build import build
 from tests.bench.create_request import body
 
@@ -75,20 +82,20 @@ def test_a_job_asks_for_what_its_containers_ask_together() -> None:
 
 def test_a_pod_that_asks_for_nothing_gets_what_the_site_gives() -> None:
     assert (job_of().cpu_milli, job_of().memory_bytes) == (1000, 2**30)
-    config = replace(CONFIG, defaults=Resources(cpu="250m", memory="256Mi", wall_time_s=3600))
+    config = replace(CONFIG, defaults=PodResources(cpu="250m", memory="256Mi", wall_time_s=3600))
     job = job_of(config=config)
     assert (job.cpu_milli, job.memory_bytes, job.wall_time_s) == (250, 256 * 2**20, 3600)
 
 
 def test_a_site_without_defaults_asks_for_nothing() -> None:
-    job = job_of(config=replace(CONFIG, defaults=Resources()))
+    job = job_of(config=replace(CONFIG, defaults=PodResources()))
     assert (job.cpu_milli, job.memory_bytes, job.wall_time_s) == (0, 0, None)
 
 
 def test_a_job_has_memory_for_its_script_and_runtime_whatever_its_pod_asks_for() -> None:
     little = asking(memory="32Mi")
     assert job_of(little).memory_bytes == 128 * 2**20
-    config = replace(CONFIG, runtime=Runtime(least_memory="0"), limits=Resources(memory="32Mi"))
+    config = replace(CONFIG, runtime=Runtime(least_memory="0"), limits=PodResources(memory="32Mi"))
     assert job_of(little, config=config).memory_bytes == 32 * 2**20
     config = replace(config, runtime=Runtime(least_memory="1Gi"))
     assert job_of(little, config=config).memory_bytes == 2**30  # the site's own word: no pod's
@@ -102,7 +109,7 @@ def test_memory_is_asked_for_up_to_the_limits() -> None:
 
 
 def test_the_deadline_of_a_pod_is_its_wall_time() -> None:
-    config = replace(CONFIG, defaults=Resources(wall_time_s=3600))
+    config = replace(CONFIG, defaults=PodResources(wall_time_s=3600))
     assert job_of(config=config, activeDeadlineSeconds=60).wall_time_s == 60
     assert "DEADLINE=60\n" in job_of(activeDeadlineSeconds=60).script
     assert "DEADLINE=" not in job_of(config=config).script.partition("\n\n# ----")[0]
@@ -120,21 +127,26 @@ def test_gpus_and_other_resources_are_counted_by_name() -> None:
 @pytest.mark.parametrize(
     ("limits", "containers", "spec", "words"),
     [
-        (Resources(cpu="2"), [asking(cpu="1500m")] * 2, {}, "3 cpus are more than this site's 2"),
         (
-            Resources(memory="1Gi"),
+            PodResources(cpu="2"),
+            [asking(cpu="1500m")] * 2,
+            {},
+            "3 cpus are more than this site's 2",
+        ),
+        (
+            PodResources(memory="1Gi"),
             [limited(memory="2Gi")],
             {},
             "2147483648 bytes of memory are more than this site's 1Gi",
         ),
         (
-            Resources(gpus=1),
+            PodResources(gpus=1),
             [limited(**{"nvidia.com/gpu": "2"})],
             {},
             "2 GPUs are more than this site's 1",
         ),
         (
-            Resources(gpus=0),
+            PodResources(gpus=0),
             [limited(**{"amd.com/gpu": "1"})],
             {},
             "1 GPUs are more than this site's 0",
@@ -142,7 +154,7 @@ def test_gpus_and_other_resources_are_counted_by_name() -> None:
     ],
 )
 def test_more_than_a_site_has_is_refused(
-    limits: Resources, containers: list[dict[str, Any]], spec: dict[str, Any], words: str
+    limits: PodResources, containers: list[dict[str, Any]], spec: dict[str, Any], words: str
 ) -> None:
     config = replace(CONFIG, limits=limits)
     assert refusal(*containers, config=config, **spec) == f"pod.spec.containers: {words}"
@@ -150,7 +162,7 @@ def test_more_than_a_site_has_is_refused(
 
 
 def test_a_longer_deadline_than_a_site_allows_is_refused() -> None:
-    config = replace(CONFIG, limits=Resources(wall_time_s=100))
+    config = replace(CONFIG, limits=PodResources(wall_time_s=100))
     assert job_of(config=config, activeDeadlineSeconds=100).wall_time_s == 100
     assert refusal(config=config, activeDeadlineSeconds=101) == (
         "pod.spec.activeDeadlineSeconds: 101 s are more than this site's 100"
