@@ -68,7 +68,7 @@ projected:
     {{- end }}
 {{- end }}
 
-{{/* What users may publish and hear, by the table in files/subjects.json: (list $ role) and (list $ site). */}}
+{{/* What users may publish and subscribe to, by the table in files/subjects.json: (list $ role) and (list $ site). */}}
 {{- define "interlink.natsRole" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
@@ -78,7 +78,7 @@ projected:
 {{- range $root.Files.Get "files/subjects.json" | fromJsonArray -}}
 {{- $subject := printf "%s.%s%s" $root.Values.subjectRoot .kind (repeat (int .tokens) ".*") -}}
 {{- if has $role .publishers }}{{ $publish = append $publish $subject }}{{ end -}}
-{{- if has $role .hearers -}}
+{{- if has $role .subscribers -}}
 {{- $subscribe = append $subscribe $subject -}}
 {{- $answers = max $answers (int .answers) -}}
 {{- end -}}
@@ -97,7 +97,7 @@ answers: {{ $answers }}
 {{- $answers := 0 -}}
 {{- $table := $root.Files.Get "files/subjects.json" | fromJsonArray -}}
 {{- range $table -}}
-{{- if has "site" .hearers -}}
+{{- if has "site" .subscribers -}}
 {{- $answers = max $answers (int .answers) -}}
 {{- if eq (int .tokens) 0 }}{{ $everywhere = append $everywhere (printf "%s.%s" $root.Values.subjectRoot .kind) }}{{ end -}}
 {{- end -}}
@@ -107,7 +107,7 @@ answers: {{ $answers }}
 {{- if gt (int .tokens) 0 -}}
 {{- $subject := printf "%s.%s.%s%s" $root.Values.subjectRoot .kind $pool (repeat (int (sub .tokens 1)) ".*") -}}
 {{- if has "site" .publishers }}{{ $publish = append $publish $subject }}{{ end -}}
-{{- if has "site" .hearers }}{{ $subscribe = append $subscribe (ternary (printf "%s %s" $subject $pool) $subject .queued) }}{{ end -}}
+{{- if has "site" .subscribers }}{{ $subscribe = append $subscribe (ternary (printf "%s %s" $subject $pool) $subject .queued) }}{{ end -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

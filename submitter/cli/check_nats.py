@@ -21,7 +21,14 @@ from templates.common.errors import ConfigError, one_line
 from templates.nats.connection import Link, Request
 from templates.nats.options import LinkSettings, connect_options
 from templates.nats.requests import LinkError
-from templates.nats.subjects import SITE, SubjectRow, heard_by, published_by, queue_group, subject
+from templates.nats.subjects import (
+    SITE,
+    SubjectRow,
+    published_by,
+    queue_group,
+    subject,
+    subscribed_by,
+)
 from templates.program.settings import link_settings
 from templates.protocol import messages
 from templates.protocol.messages import UNAVAILABLE, Refusal
@@ -172,7 +179,7 @@ async def _check_rights(settings: Settings, options: LinkSettings, report: Repor
     root = settings.nats.root
     for pool in settings.pools:
         missing = [f"publish {s}" for s in await _forbidden_subjects(root, pool.name, options)]
-        for row in heard_by(SITE):
+        for row in subscribed_by(SITE):
             if not await _may_subscribe(row, root, pool.name, options):
                 tested_subject, queue = _probe(row, root, pool.name), queue_group(row, pool.name)
                 group = f" (queue group {queue})" if queue else ""

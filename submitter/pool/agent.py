@@ -65,7 +65,7 @@ class Agent:
             subjects.SHUTDOWN: self._shutdown,
             subjects.HELLO: self._hello,
         }
-        for row in subjects.heard_by(subjects.SITE):
+        for row in subjects.subscribed_by(subjects.SITE):
             if row.kind in handlers:  # parts are subscribed to one by one
                 subject = subjects.subject(root, row.kind, self.pool, subjects.ANY)
                 queue = subjects.queue_group(row, self.pool)

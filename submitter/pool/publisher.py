@@ -22,7 +22,7 @@ from templates.nats.requests import LinkError
 from templates.program.recurring_error import RecurringError
 from templates.protocol import publications
 from templates.protocol.messages import Query
-from templates.protocol.publications import Resources
+from templates.protocol.publications import Resources, StatusUpdate
 
 logger = logging.getLogger(__name__)
 

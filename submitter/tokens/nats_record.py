@@ -13,7 +13,7 @@ from typing import Any, Optional
 
 from submitter.common.nats_request import AskNats
 from templates.common.errors import one_line
-from templates.nats.permissions import key_of_bucket, question_to_bucket
+from templates.nats.permissions import key_of_bucket, request_to_bucket
 from templates.nats.requests import LinkError, NoResponders
 
 NO_MESSAGE = 10037  # the server's error code if the key was never written
@@ -31,7 +31,7 @@ class BucketRecord:
 
     def read(self) -> tuple[bytes, str]:
         request = json.dumps({"last_by_subj": self._subject}).encode()
-        response, code = self._request(question_to_bucket(self._bucket), request, {})
+        response, code = self._request(request_to_bucket(self._bucket), request, {})
         if code == NO_MESSAGE:
             return b"", _NO_VERSION
         message = response.get("message")

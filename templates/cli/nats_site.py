@@ -247,9 +247,9 @@ def _save(folder: Path, register: Register) -> None:
     (folder / "users").mkdir(exist_ok=True)
     for name, user in register.users.items():
         may = (
-            permissions.of_site(register.root, name, user.pools, user.bucket)
+            permissions.site_permissions(register.root, name, user.pools, user.bucket)
             if user.pools
-            else permissions.of_role(register.root, name)
+            else permissions.role_permissions(register.root, name)
         )
         entry = permissions.server_entry(user.public_key, may)
         _write(folder / "users" / f"{name}.conf", f"{_variable(name)} = {entry}\n")

@@ -34,7 +34,7 @@ class CarefulClient(Client):
         raise NatsError("the server offers no TLS")
 
 
-async def opened(
+async def open_client(
     client: Client,
     settings: LinkSettings,
     make: Callable[[Client], Awaitable[Made]],
@@ -119,7 +119,7 @@ async def close(client: Client) -> None:
             end.abort()
 
 
-async def cancelled(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
     """Return when these have ended, or after some time with those that refuse.
 
     Before Python 3.12 asyncio.wait_for loses a cancellation that comes when it has just finished,

@@ -29,9 +29,9 @@ from templates.nats.chunks import ChunkStore, reassemble
 from templates.nats.client import (
     CONNECT_TIMEOUT_S,
     CarefulClient,
-    cancelled,
+    cancel_and_wait,
     close,
-    opened,
+    open_client,
     server_of,
     settle,
 )
@@ -42,7 +42,7 @@ from templates.nats.requests import (
     NotConnected,
     Requester,
     Unanswered,
-    next_of,
+    next_message,
     reason_of,
 )
 from templates.nats.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox
@@ -122,9 +122,9 @@ class Link:
         self._requester: Optional[Requester] = None
         self._ready = asyncio.Event()
         self._broken = asyncio.Event()
-        self._keeper: Optional[asyncio.Task[None]] = None
+        self._connector: Optional[asyncio.Task[None]] = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self._chunks = ChunkStore(root, self._alive)
+        self._chunks = ChunkStore(root, self._live_client)
         self._last_answer = 0.0
         self._error = "not connected yet"
         self.connections = 0
@@ -135,18 +135,18 @@ class Link:
 
     async def start(self) -> None:
         """Begin to connect; returns at once."""
-        self._keeper = asyncio.create_task(self._keep_connected(), name="nats link")
+        self._connector = asyncio.create_task(self._keep_connected(), name="nats link")
 
     async def stop(self) -> None:
         """Close, for good; what was published before is on its way."""
-        await cancelled([self._keeper] if self._keeper is not None else [])
-        await cancelled(self._tasks)
-        await self._drop(flush=True)
+        await cancel_and_wait([self._connector] if self._connector is not None else [])
+        await cancel_and_wait(self._tasks)
+        await self._disconnect(flush=True)
 
     async def ended(self) -> None:
         """Return when the connection is no longer kept: after ``stop``, or by a bug."""
-        if self._keeper is not None:
-            await asyncio.wait([self._keeper])
+        if self._connector is not None:
+            await asyncio.wait([self._connector])
 
     async def connected(self, timeout_s: Optional[float] = None) -> bool:
         """Wait for a connection; return False if there is none in time."""
@@ -182,7 +182,7 @@ class Link:
     async def publish_raw(self, where: str, payload: bytes) -> None:
         """Publish bytes; raise ``NotConnected`` without a connection."""
         try:
-            await self._alive().publish(where, payload)
+            await self._live_client().publish(where, payload)
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 
@@ -220,14 +220,14 @@ class Link:
     @contextlib.asynccontextmanager
     async def stream(self) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
         """Yield an inbox for an answer in many messages, and a function that awaits the next."""
-        client = self._alive()
+        client = self._live_client()
         inbox = client.new_inbox()
         subscription = await client.subscribe(
             inbox, pending_msgs_limit=65536, pending_bytes_limit=-1
         )
 
         try:
-            yield inbox, partial(next_of, subscription, self._broken)
+            yield inbox, partial(next_message, subscription, self._broken)
         finally:
             with contextlib.suppress(NatsError, OSError):
                 await subscription.unsubscribe()
@@ -235,14 +235,14 @@ class Link:
     async def publish_request(self, where: str, inbox: str, message: Mapping[str, Any]) -> None:
         """Send a request whose answer goes to an inbox of ``stream``."""
         try:
-            await self._alive().publish(where, codec.encode(message), reply=inbox)
+            await self._live_client().publish(where, codec.encode(message), reply=inbox)
         except (NatsError, OSError) as error:
             raise NotConnected(reason_of(error)) from None
 
     async def settle(self) -> None:
         """Wait until the server has dealt with all that was published; it may have complained."""
         try:
-            await settle(self._alive(), FLUSH_TIMEOUT_S)
+            await settle(self._live_client(), FLUSH_TIMEOUT_S)
         except (NatsError, OSError, asyncio.TimeoutError) as error:
             raise Unanswered(f"the server does not answer ({reason_of(error)})") from None
 
@@ -264,7 +264,7 @@ class Link:
 
     # --- the connection -----------------------------------------------------------------------
 
-    def _alive(self) -> Client:
+    def _live_client(self) -> Client:
         if self._client is None or not self._ready.is_set():
             raise NotConnected(f"no connection to NATS: {self._error}")
         return self._client
@@ -275,7 +275,7 @@ class Link:
             if await self._connect():
                 pause = FIRST_PAUSE_S
                 await self._watch()
-                await self._drop()
+                await self._disconnect()
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (not a secret)
             pause = min(pause * 2, LONGEST_PAUSE_S)
 
@@ -323,32 +323,32 @@ class Link:
                 await self._subscribe(opened, wanted)
             return requester
 
-        def note(error: Exception) -> None:
+        def report(error: Exception) -> None:
             if self._client is client:
                 self.server_errors.append(reason_of(error))
                 logger.warning("NATS: %s", self.server_errors[-1])
 
         settings = self._settings._replace(servers=(server,))
-        return await opened(client, settings, make, note, self._broken.set)
+        return await open_client(client, settings, make, report, self._broken.set)
 
     async def _subscribe(self, client: Client, wanted: Subscription) -> None:
         room = asyncio.Semaphore(HANDLERS_AT_ONCE)
 
         async def take(message: Msg) -> None:
             await room.acquire()
-            task = self._spawn(self._handled(wanted, message))
+            task = self._spawn(self._handle(wanted, message))
             task.add_done_callback(lambda _: room.release())
 
         await client.subscribe(wanted.subject, queue=wanted.queue, cb=take)
 
-    async def _handled(self, wanted: Subscription, message: Msg) -> None:
+    async def _handle(self, wanted: Subscription, message: Msg) -> None:
         try:
             await wanted.handler(Request(self, message))
         except LinkError as error:
             logger.info("%s: %s", message.subject, error)
         except WireError as error:
             logger.warning("%s: refused a message: %s", message.subject, error)
-        except Exception:  # one message must never end the hearing of all others
+        except Exception:  # one message must never end the handling of all others
             logger.exception("%s: a message could not be handled", message.subject)
 
     async def _watch(self) -> None:
@@ -365,7 +365,7 @@ class Link:
                 self._error = f"the server does not answer ({reason_of(error)})"
                 return
 
-    async def _drop(self, flush: bool = False) -> None:
+    async def _disconnect(self, flush: bool = False) -> None:
         client, self._client = self._client, None
         requester, self._requester = self._requester, None
         self._broken.set()  # nats-py does not always say so

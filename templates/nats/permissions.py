@@ -16,10 +16,10 @@ from templates.nats.subjects import (
     NO_TOKENS,
     SITE,
     SubjectRow,
-    heard_by,
     published_by,
     queue_group,
     subject,
+    subscribed_by,
 )
 
 ANSWERS_S = 120  # how long an answer may follow
@@ -48,29 +48,29 @@ def key_of_bucket(bucket: str, key: str) -> str:
     return f"$KV.{bucket}.{key}"
 
 
-def question_to_bucket(bucket: str) -> str:
+def request_to_bucket(bucket: str) -> str:
     """Return the subject that the last value of a key is requested on."""
     return f"$JS.API.STREAM.MSG.GET.KV_{bucket}"
 
 
-def of_site(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
+def site_permissions(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
     """Return the permissions of a site's submitter: it serves its own pools only."""
     publish: list[str] = []
-    subscribe = [subject(root, row.kind) for row in heard_by(SITE) if row.tokens == NO_TOKENS]
+    subscribe = [subject(root, row.kind) for row in subscribed_by(SITE) if row.tokens == NO_TOKENS]
     subscribe.append(f"{inbox_of(site)}.>")
     for pool in pools:
         publish += [subject(root, row.kind, pool, ANY) for row in published_by(SITE)]
-        of_pool = [row for row in heard_by(SITE) if row.tokens != NO_TOKENS]
+        of_pool = [row for row in subscribed_by(SITE) if row.tokens != NO_TOKENS]
         subscribe += [_subscription(root, row, pool) for row in of_pool]
     if bucket:
-        publish += [key_of_bucket(bucket, ANY), question_to_bucket(bucket)]
+        publish += [key_of_bucket(bucket, ANY), request_to_bucket(bucket)]
     return Permissions(tuple(publish), tuple(subscribe), _answers(SITE))
 
 
-def of_role(root: str, role: str) -> Permissions:
+def role_permissions(root: str, role: str) -> Permissions:
     """Return the permissions of one of ``subjects.ROLES``, all of them in the cluster."""
     publish = tuple(subject(root, row.kind, ANY, ANY) for row in published_by(role))
-    subscribe = tuple(subject(root, row.kind, ANY, ANY) for row in heard_by(role))
+    subscribe = tuple(subject(root, row.kind, ANY, ANY) for row in subscribed_by(role))
     return Permissions(publish, (*subscribe, f"{inbox_of(role)}.>"), _answers(role))
 
 
@@ -81,7 +81,7 @@ def _subscription(root: str, row: SubjectRow, pool: str) -> str:
 
 def _answers(user: str) -> int:
     """Return how many messages may answer one: as the longest answer needs."""
-    return max((row.answers for row in heard_by(user)), default=0)
+    return max((row.answers for row in subscribed_by(user)), default=0)
 
 
 def server_entry(public_key: str, may: Permissions) -> str:

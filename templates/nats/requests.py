@@ -91,7 +91,9 @@ class Requester:
                 answer.set_exception(Unanswered("the connection to NATS broke"))
 
 
-async def next_of(subscription: Subscription, broken: asyncio.Event, timeout_s: float) -> bytes:
+async def next_message(
+    subscription: Subscription, broken: asyncio.Event, timeout_s: float
+) -> bytes:
     """Return the next message of an answer in many; fail at once when the connection breaks."""
     coming = asyncio.ensure_future(subscription.next_msg(timeout=timeout_s))
     breaking = asyncio.ensure_future(broken.wait())

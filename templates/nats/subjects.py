@@ -15,8 +15,8 @@
 The pool stands in every subject but the last, so that a site's credential can be confined to its
 own pools, and a submitter needs a handful of wildcard subscriptions however many jobs it has.
 
-What users may publish and hear (``permissions.py``, and the chart by ``chart/files/subjects.json``)
-and what ``interlink-submitter check`` tries follow from ``TABLE``.
+What users may publish and subscribe to (``permissions.py``, and the chart by
+``chart/files/subjects.json``) and what ``interlink-submitter check`` tries follow from ``TABLE``.
 
 Nobody may both publish and subscribe to the same subject. The server lets a site answer wherever a
 message asks for an answer; a site that could send such a message to itself could thereby write to
@@ -67,9 +67,9 @@ class SubjectRow(NamedTuple):
     kind: str
     tokens: int
     publishers: tuple[str, ...]
-    hearers: tuple[str, ...]
+    subscribers: tuple[str, ...]
     answers: int = NO_ANSWER
-    queued: bool = False  # a site's submitters hear it in a queue group, called as the pool
+    queued: bool = False  # one of a site's submitters gets it: the queue group is the pool
 
 
 _SITE, _PLUGIN, _WATCHERS = (SITE,), (PLUGIN,), (PLUGIN, KUEUE)
@@ -108,13 +108,13 @@ def published_by(user: str) -> tuple[SubjectRow, ...]:
     return tuple(row for row in TABLE if user in row.publishers)
 
 
-def heard_by(user: str) -> tuple[SubjectRow, ...]:
+def subscribed_by(user: str) -> tuple[SubjectRow, ...]:
     """Return the rows of what a user subscribes to."""
-    return tuple(row for row in TABLE if user in row.hearers)
+    return tuple(row for row in TABLE if user in row.subscribers)
 
 
 def queue_group(row: SubjectRow, pool: str) -> str:
-    """Return the queue group in which a pool's submitters subscribe; empty if all of them hear."""
+    """Return the queue group in which a pool's submitters subscribe; empty if all get it."""
     return pool if row.queued else ""
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 from templates.common.errors import ConfigError
-from templates.settings import reference as settings_keys
+from templates.settings import reference
 from templates.settings.files import parse_yaml
 from templates.settings.reference import Key
 from templates.settings.rules import kind_of
@@ -28,7 +28,7 @@ class SettingsLoader:
         self._schema = SettingsSchema(base, strict=True)
         self._prefix = prefix
         self._find_errors = find_errors
-        self.keys: tuple[Key, ...] = tuple(settings_keys.keys(base))
+        self.keys: tuple[Key, ...] = tuple(reference.keys(base))
         """Every key, in the order of the dataclasses."""
 
     def variable(self, key: str) -> str:

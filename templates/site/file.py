@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from templates.common.errors import ConfigError
-from templates.settings import reference as settings_keys
+from templates.settings import reference
 from templates.settings.files import parse
 from templates.settings.reference import Key
 from templates.settings.rules import kind_of
-from templates.site import legacy as legacy_config
+from templates.site import legacy
 from templates.site.build_config import BuildConfig
 from templates.site.schema import check_sections
 
@@ -19,17 +19,17 @@ def load(text: str, name: str) -> BuildConfig:
     raw = parse(text, name)
     if not isinstance(raw, dict):
         raise ConfigError(name, f"must be a mapping of sections, not {kind_of(raw)}")
-    current, origins = legacy_config.translate(raw, name)
+    current, origins = legacy.translate(raw, name)
     written = {key: value for key, value in current.items() if value is not None}
     return check_sections(written, name, origins)
 
 
 def keys() -> tuple[Key, ...]:
     """Return every key that a file may have, in the order of the dataclasses."""
-    return tuple(settings_keys.keys(BuildConfig()))
+    return tuple(reference.keys(BuildConfig()))
 
 
 def sample() -> str:
     """Return a YAML file that holds every key with its default, explained in comments."""
     title = "How scripts are built for this site. Every key is here with its default."
-    return settings_keys.sample(BuildConfig(), title)
+    return reference.sample(BuildConfig(), title)

@@ -24,7 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from templates.job.status import ENDED
-from templates.site.build_config import BuildConfig, Podman, Runtime
+from templates.site.build_config import BuildConfig, PodmanRuntime, Runtime
 from tests.bench.rows import Row
 from tests.sites.podman.host import BASH, CONFIG, SCRIPT, AtTheHost, PodmanHost, job_of, running
 from tests.support.nats_server import NatsServer
@@ -96,7 +96,7 @@ def calls_of_many(host: PodmanHost, folder: Path) -> Row:
     build = {"runtime": {"name": "podman", "executable": str(program)}}
     options = {"cpu": MANY, "memory": "1000Gi", "pods": MANY}
     submitter = AtTheHost(nats, site, host, build=build, options=options).until_ready(centre)
-    config = replace(CONFIG, runtime=Runtime("podman", str(program)), podman=Podman())
+    config = replace(CONFIG, runtime=Runtime("podman", str(program)), podman=PodmanRuntime())
     try:
         start_many(centre, config, FEW, FEW)
         real.unlink()

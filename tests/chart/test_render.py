@@ -194,10 +194,10 @@ def users(text: str) -> dict[str, permissions.Permissions]:
 
 def test_users_may_what_the_project_says_and_no_more() -> None:
     root = EVERYTHING["subjectRoot"]
-    expected = {role: permissions.of_role(root, role) for role in subjects.ROLES}
+    expected = {role: permissions.role_permissions(root, role) for role in subjects.ROLES}
     for site in EVERYTHING["nats"]["sites"]:
         who = site.get("nkey", site["name"])
-        expected[who] = permissions.of_site(root, site["name"], site["pools"])
+        expected[who] = permissions.site_permissions(root, site["name"], site["pools"])
     found = users(configuration("everything"))
     assert {who: sorted_(may) for who, may in found.items()} == {
         who: sorted_(may) for who, may in expected.items()

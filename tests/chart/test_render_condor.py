@@ -92,5 +92,5 @@ def test_the_submitter_of_the_release_is_a_site_like_any_other() -> None:
     found = users(text)
     root = EVERYTHING["subjectRoot"]
     assert set(found) == {"plugin", "operator", "condor"}
-    assert sorted_(found["condor"]) == sorted_(permissions.of_site(root, "condor", [pool]))
+    assert sorted_(found["condor"]) == sorted_(permissions.site_permissions(root, "condor", [pool]))
     assert "websocket" not in text

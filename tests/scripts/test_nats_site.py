@@ -181,7 +181,7 @@ def test_a_site_may_not_say(site: Site, subject: str) -> None:
 @pytest.mark.parametrize("victim", ["interlink.create.b", "_INBOX_plugin.x.0"])
 def test_a_site_cannot_grant_itself_an_answer_by_asking_itself(site: Site, victim: str) -> None:
     """The server lets a site publish to whatever a message that it hears names as its reply."""
-    may = permissions.of_site("interlink", "alpha", ("a1", "a2"))
+    may = permissions.site_permissions("interlink", "alpha", ("a1", "a2"))
 
     async def attempt() -> None:
         async with raw(site, "alpha") as alpha, raw(site, "beta") as beta:
@@ -290,9 +290,9 @@ def overlap(one: str, other: str) -> bool:
 @pytest.mark.parametrize("name", ["alpha", *subjects.ROLES])
 def test_nobody_may_both_say_and_hear_a_subject(name: str) -> None:
     if name in subjects.ROLES:
-        may = permissions.of_role("interlink", name)
+        may = permissions.role_permissions("interlink", name)
     else:
-        may = permissions.of_site("interlink", name, ("a1", "a2"))
+        may = permissions.site_permissions("interlink", name, ("a1", "a2"))
     heard = [subject.split()[0] for subject in may.subscribe]
     assert [(s, h) for s in may.publish for h in heard if overlap(s, h)] == []
 

@@ -12,7 +12,7 @@ import pytest
 
 from templates.job.model import Job
 from templates.job.status import ENDED, QUEUED
-from templates.site.build_config import Kubernetes
+from templates.site.build_config import KubernetesRuntime
 from tests.sites.kubernetes.pool import CONFIG, Cluster, job_of
 from tests.support.kueue_bed import until
 from tests.unit.submitter.rig import Centre, Submitter, eventually
@@ -61,7 +61,7 @@ def namespace(cluster: Cluster) -> Iterator[str]:
 @pytest.fixture
 def create(centre: Centre) -> Create:
     """Jobs for the queue, which orders them by the second in which they came."""
-    config = replace(CONFIG, kubernetes=Kubernetes(queue=QUEUE))
+    config = replace(CONFIG, kubernetes=KubernetesRuntime(queue=QUEUE))
 
     def make(script: str = "sleep 1", **spec: Any) -> Job:
         job = job_of(script, config=config, **spec)

@@ -15,7 +15,7 @@ import pytest
 
 from scripts.lib.interlink import free_port, is_up
 from templates.job.model import Job
-from templates.site.build_config import Kubernetes
+from templates.site.build_config import KubernetesRuntime
 from tests.sites.kubernetes.pool import CONFIG, Cluster, job_of, make_image
 from tests.unit.submitter.rig import Centre, Submitter, eventually
 
@@ -117,7 +117,7 @@ def test_the_sites_pull_secrets_open_it_for_all(
     secret = login("site-login", image)
     secret["metadata"]["namespace"] = namespace
     cluster.bed.apply(secret)
-    config = replace(CONFIG, kubernetes=Kubernetes(pull_secrets=("site-login",)))
+    config = replace(CONFIG, kubernetes=KubernetesRuntime(pull_secrets=("site-login",)))
     job = job_from(image, config=config)
     centre.create(job)
     assert centre.ended(job.name, 90).exit_code == 3

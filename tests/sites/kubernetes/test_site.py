@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from templates.site.build_config import BuildConfig, Kubernetes
+from templates.site.build_config import BuildConfig, KubernetesRuntime
 from tests.sites.kubernetes.pool import CONFIG, Cluster, job_of, witness
 from tests.support.kueue_bed import REPO
 from tests.support.nats_server import NatsServer
@@ -23,7 +23,7 @@ TAINT = "dedicated=batch:NoSchedule"
 
 
 def has(**kubernetes: Any) -> BuildConfig:
-    return replace(CONFIG, kubernetes=Kubernetes(**kubernetes))
+    return replace(CONFIG, kubernetes=KubernetesRuntime(**kubernetes))
 
 
 @contextmanager

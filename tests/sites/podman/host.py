@@ -17,7 +17,14 @@ from pathlib import Path
 
 from templates.job.model import Job
 from templates.pod.user_manifests import read_manifests
-from templates.site.build_config import BuildConfig, HostPath, Images, Podman, Runtime, Volumes
+from templates.site.build_config import (
+    BuildConfig,
+    HostPath,
+    Images,
+    PodmanRuntime,
+    Runtime,
+    Volumes,
+)
 from templates.translation.build import build
 from tests.support.nats_server import NatsServer
 from tests.unit.submitter.rig import Submitter, manifest_of
@@ -139,7 +146,7 @@ BUILD = {
 }
 CONFIG = BuildConfig(
     runtime=Runtime("podman", options=(f"--volume={WITNESS}:{WITNESS}",)),
-    podman=Podman("pasta"),
+    podman=PodmanRuntime("pasta"),
     images=Images(pull_attempts=1),
     volumes=Volumes(host_paths=(HostPath(WITNESS),)),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nats.aio.client import Client
 
-from templates.nats.client import CarefulClient, close, opened
+from templates.nats.client import CarefulClient, close, open_client
 from templates.nats.options import LinkSettings
 from tests.support.nats_server import NatsServer
 
@@ -27,7 +27,7 @@ async def nothing(_: Client) -> None:
 
 
 class Connected:
-    """A client from ``opened`` to ``close``; ``complaints`` and ``closed`` are what it said."""
+    """A client from ``open_client`` to ``close``, with its errors and how often it was closed."""
 
     def __init__(self, server: NatsServer, **settings: str) -> None:
         self.settings = LinkSettings((server.url,))._replace(**settings)  # type: ignore[arg-type]
@@ -40,7 +40,9 @@ class Connected:
 
     async def __aenter__(self) -> Connected:
         try:
-            await opened(self.client, self.settings, nothing, self.complaints.append, self._count)
+            await open_client(
+                self.client, self.settings, nothing, self.complaints.append, self._count
+            )
         except BaseException:
             await close(self.client)
             raise

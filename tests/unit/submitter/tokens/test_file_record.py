@@ -184,7 +184,7 @@ def test_what_the_store_answers_is_no_message_of_ours(nats: Nats) -> None:
         question = json.dumps({"last_by_subj": f"$KV.{BUCKET}.own"}).encode()
         asked = (
             (permissions.key_of_bucket(BUCKET, "own"), b'{"v": 1}'),
-            (permissions.question_to_bucket(BUCKET), question),
+            (permissions.request_to_bucket(BUCKET), question),
         )
         end = asyncio.get_running_loop().time() + 20
         while len(kinds()) < 2 and asyncio.get_running_loop().time() < end:

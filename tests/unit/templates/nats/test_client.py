@@ -13,7 +13,14 @@ from nats.aio.client import Client
 from nats.errors import Error as NatsError
 
 from templates.nats import client as connecting
-from templates.nats.client import CarefulClient, cancelled, close, opened, server_of, settle
+from templates.nats.client import (
+    CarefulClient,
+    cancel_and_wait,
+    close,
+    open_client,
+    server_of,
+    settle,
+)
 from templates.nats.options import LinkSettings
 from tests.support.nats_server import NatsServer
 from tests.unit.templates.clients import Connected, nothing, run, user
@@ -40,7 +47,7 @@ def test_what_make_returns_is_the_result(server: NatsServer) -> None:
 
     async def work() -> None:
         client = CarefulClient()
-        made = await opened(client, LinkSettings((server.url,)), subscribed, print, int)
+        made = await open_client(client, LinkSettings((server.url,)), subscribed, print, int)
         assert getattr(made, "subject", "") == "x"
         await close(client)
 
@@ -59,7 +66,7 @@ def test_a_subscription_that_is_not_permitted_is_an_error(tmp_path: Path) -> Non
         client = CarefulClient()
         settings = LinkSettings((server.url,))._replace(**mine)  # type: ignore[arg-type]
         with pytest.raises(NatsError, match=r'(?i)permissions violation.*"secret\.>"'):
-            await opened(client, settings, forbidden, complaints.append, int)
+            await open_client(client, settings, forbidden, complaints.append, int)
         await close(client)
         assert len(complaints) == 1
 
@@ -125,7 +132,7 @@ def test_a_server_that_says_nothing_is_left_soon(monkeypatch: pytest.MonkeyPatch
             client = CarefulClient()
             start = time.monotonic()
             with pytest.raises((OSError, NatsError, asyncio.TimeoutError)):
-                await opened(client, LinkSettings((where,)), nothing, lambda _: None, int)
+                await open_client(client, LinkSettings((where,)), nothing, lambda _: None, int)
             await close(client)
             assert time.monotonic() - start < 20  # and not for ever
 
@@ -190,11 +197,11 @@ def test_tasks_that_refuse_to_end_hold_up_nobody(monkeypatch: pytest.MonkeyPatch
                 told.append("deaf")
 
     async def work() -> None:
-        await cancelled([])
+        await cancel_and_wait([])
         end = asyncio.Event()
         tasks = [asyncio.ensure_future(willing()), asyncio.ensure_future(deaf(end))]
         await asyncio.sleep(0)
-        await cancelled(tasks)
+        await cancel_and_wait(tasks)
         assert sorted(told) == ["deaf", "willing"]
         assert [task.done() for task in tasks] == [True, False]
         end.set()

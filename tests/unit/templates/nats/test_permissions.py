@@ -6,7 +6,7 @@ from templates.nats import permissions, subjects
 
 
 def test_a_site() -> None:
-    may = permissions.of_site("interlink", "alpha", ("a", "b"), "tokens-alpha")
+    may = permissions.site_permissions("interlink", "alpha", ("a", "b"), "tokens-alpha")
     assert may.publish == (
         "interlink.config.a",
         "interlink.resources.a",
@@ -39,7 +39,7 @@ def test_a_site() -> None:
 
 
 def test_the_plugin() -> None:
-    assert permissions.of_role("lab.il", subjects.PLUGIN) == (
+    assert permissions.role_permissions("lab.il", subjects.PLUGIN) == (
         (
             "lab.il.create.*",
             "lab.il.delete.*.*",
@@ -60,12 +60,12 @@ def test_the_plugin() -> None:
 
 
 def test_kueue_nats_and_the_operator() -> None:
-    assert permissions.of_role("il", subjects.KUEUE) == (
+    assert permissions.role_permissions("il", subjects.KUEUE) == (
         ("il.hello",),
         ("il.resources.*", "_INBOX_kueue.>"),
         0,
     )
-    assert permissions.of_role("il", subjects.OPERATOR) == (
+    assert permissions.role_permissions("il", subjects.OPERATOR) == (
         ("il.shutdown.*",),
         ("_INBOX_operator.>",),
         0,

@@ -14,7 +14,7 @@ from templates.nats.requests import (
     NotConnected,
     Requester,
     Unanswered,
-    next_of,
+    next_message,
     reason_of,
 )
 from tests.support.nats_server import NatsServer
@@ -109,13 +109,13 @@ def test_the_next_of_many_messages(server: NatsServer) -> None:
             many = await one.client.subscribe("many")
             broken = asyncio.Event()
             await one.client.publish("many", b"first")
-            assert await next_of(many, broken, 10) == b"first"
+            assert await next_message(many, broken, 10) == b"first"
             with pytest.raises(Unanswered, match=r"nothing came within 0\.1 s"):
-                await next_of(many, broken, 0.1)
+                await next_message(many, broken, 0.1)
             await one.client.publish("nobody", b"", reply="many")
             with pytest.raises(NoResponders):
-                await next_of(many, broken, 10)
-            waiting = asyncio.ensure_future(next_of(many, broken, 30))
+                await next_message(many, broken, 10)
+            waiting = asyncio.ensure_future(next_message(many, broken, 30))
             await asyncio.sleep(0)
             broken.set()
             with pytest.raises(Unanswered, match="the connection to NATS broke"):
@@ -128,7 +128,7 @@ def test_a_stream_on_a_connection_that_was_closed(server: NatsServer) -> None:
     async def work() -> None:
         async with Connected(server) as one:
             many = await one.client.subscribe("many")
-            waiting = asyncio.ensure_future(next_of(many, asyncio.Event(), 30))
+            waiting = asyncio.ensure_future(next_message(many, asyncio.Event(), 30))
             await asyncio.sleep(0)
             server.send(signal.SIGKILL)
             await one.client.close()
