@@ -156,8 +156,8 @@ def add_site(arguments: argparse.Namespace) -> str:
         shared = sorted(set(pools) & set(user.pools))
         if name != site and shared:
             raise ConfigError(f"pool {shared[0]}", f"belongs to {name}")
-    known = register.users.get(site)
-    kept = None if known is None or arguments.new_key else known.public_key
+    before = register.users.get(site)
+    kept = None if before is None or arguments.new_key else before.public_key
     bucket = permissions.bucket_of(site) if arguments.bucket else ""
     register.users[site] = User(kept or _new_key(folder, site), pools, bucket)
     _save(folder, register)

@@ -153,7 +153,7 @@ def _follow(job: Job, directory: Path, signals: list[int]) -> int:
                 sys.stderr.write("render-pod: ending the pod (TERM, its grace period, KILL)\n")
                 process.send_signal(signal.SIGTERM)
             time.sleep(0.1)
-    finally:  # also when nobody reads any more what this prints
+    finally:  # also when standard output is closed
         process.send_signal(signal.SIGTERM)
         process.wait()
 

@@ -1,4 +1,4 @@
-"""YAML as Kubernetes reads it: everything ends up as what JSON could have said.
+"""YAML as Kubernetes reads it: every value is one that JSON has.
 
 PyYAML follows YAML 1.1 to the letter; two of its surprises are switched off: dates stay text, and
 ``12:30`` is no number of base 60. Anchors may be used, but not to blow a small file up.

@@ -30,7 +30,7 @@ PAGES = 10_000
 BLOCK = 64 * 1024
 OK, UNAUTHORIZED = 200, 401
 
-# The start of urllib3's messages: the connection with its address in memory, which helps nobody.
+# The start of urllib3's messages: the connection with its address in memory, which is of no use.
 _CONNECTION = re.compile(r"^(?:<[^>]*>|\w+\([^)]*\)): ")
 
 Json = dict[str, Any]

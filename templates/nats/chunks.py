@@ -1,4 +1,4 @@
-"""Large messages in chunks: kept on a subject of their own until they were fetched."""
+"""Large messages in chunks, each message served on a subject of its own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from templates.common.errors import WireError
 from templates.nats import codec
 from templates.nats.subjects import REQUEST_PARTS, is_inbox, subject
 
-KEPT_S = 120.0  # how long an answer can be fetched that nobody has fetched yet
+KEPT_S = 120.0  # how long the chunks of an answer can be fetched
 CHUNK_TIMEOUT_S = 10.0
 
-Ask = Callable[[str, bytes, float], Awaitable[bytes]]
+Fetch = Callable[[str, bytes, float], Awaitable[bytes]]
 """Subject, payload and seconds -> the answer."""
 
 
@@ -46,7 +46,7 @@ class ChunkStore:
             return
         parts = await self.put(kind, pool, raw, chunk_size)
         try:
-            yield codec.announcement(parts)
+            yield codec.write_announcement(parts)
         finally:
             if kind == REQUEST_PARTS:
                 await self.remove(parts.id)
@@ -55,8 +55,8 @@ class ChunkStore:
         """Serve a request or an answer for ``KEPT_S``, or until it is removed."""
         if len(raw) > codec.LARGEST:
             raise WireError("message", f"is larger than {codec.LARGEST} bytes")
-        parts = codec.parts_of(secrets.token_hex(16), raw, chunk_size)
-        pieces = list(codec.slices(raw, chunk_size))
+        parts = codec.describe_parts(secrets.token_hex(16), raw, chunk_size)
+        pieces = list(codec.split(raw, chunk_size))
 
         async def serve(message: Msg) -> None:
             number = message.data.decode(errors="replace")
@@ -82,14 +82,14 @@ class ChunkStore:
         task.add_done_callback(self._tasks.discard)
 
 
-async def reassemble(root: str, kind: str, pool: str, raw: bytes, ask: Ask) -> dict[str, Any]:
+async def reassemble(root: str, kind: str, pool: str, raw: bytes, fetch: Fetch) -> dict[str, Any]:
     """Return the message in a payload, fetched in chunks if it announces them."""
     message = codec.decode(raw)
-    parts = codec.announced(message)
+    parts = codec.read_announcement(message)
     if parts is None:
         return message
     where = subject(root, kind, pool, parts.id)
     pieces = [
-        await ask(where, str(number).encode(), CHUNK_TIMEOUT_S) for number in range(parts.pieces)
+        await fetch(where, str(number).encode(), CHUNK_TIMEOUT_S) for number in range(parts.pieces)
     ]
-    return codec.decode(codec.joined(parts, pieces))
+    return codec.decode(codec.join(parts, pieces))

@@ -21,10 +21,10 @@ Made = TypeVar("Made")
 
 
 class CarefulClient(Client):
-    """A client that tells a server nothing about us if it was to speak TLS and does not.
+    """Client that sends no credentials to a server that should offer TLS and does not.
 
-    nats-py takes the scheme tls:// for a wish: without this, whoever sits between could ask for
-    the password in plain text.
+    nats-py takes the scheme tls:// as optional: without this, a man in the middle could get the
+    password in plain text.
     """
 
     def _connect_command(self) -> bytes:
@@ -41,7 +41,7 @@ async def open_client(
     on_error: Callable[[Exception], None],
     on_closed: Callable[[], None],
 ) -> Made:
-    """Connect once and subscribe with ``make``; raise what the server or the network said.
+    """Connect once and subscribe with ``make``; raise the error of the server or the network.
 
     A subscription that the server does not permit is an error like any other: nats-py only
     mentions it in passing.
@@ -98,7 +98,7 @@ async def settle(client: Client, timeout_s: int) -> None:
 async def close(client: Client) -> None:
     """Close without waiting for a socket that may never answer.
 
-    What goes wrong with it matters to nobody; nats-py fails on assertions, too, when its client
+    Errors of closing are ignored; nats-py fails on assertions, too, when its client
     was never connected.
     """
     transport = getattr(client, "_transport", None)

@@ -22,11 +22,11 @@ from templates.common.validation import object_at, text_at
 
 VERSION = 1
 COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
-SENT_AGAIN = 256  # bytes of an attachment that is not worth looking for among the others
+DEDUPLICATE_ABOVE = 256  # bytes of an attachment; smaller ones are not worth comparing
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
-MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more room than as JSON
+MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more memory than as JSON
 
-ATTACHMENTS = "attachments"  # the key of what is bytes in a message
+ATTACHMENTS = "attachments"  # the key of the bytes in a message
 
 _SIZES = "sizes"  # of the attachments, in the JSON before them
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")  # half a letter, unless the other half is beside it
@@ -57,7 +57,7 @@ def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) 
     once: list[bytes] = []
     first: dict[bytes, int] = {}
     for number, content in enumerate(attachments):
-        before = first.setdefault(content, number) if len(content) > SENT_AGAIN else number
+        before = first.setdefault(content, number) if len(content) > DEDUPLICATE_ABOVE else number
         sizes.append(len(content) if before == number else -1 - before)
         if before == number:
             once.append(content)
@@ -124,18 +124,18 @@ def _decompressed(raw: bytes) -> bytes:
 # --- parts --------------------------------------------------------------------------------------
 
 
-def parts_of(identity: str, raw: bytes, part_size: int) -> Parts:
+def describe_parts(identity: str, raw: bytes, part_size: int) -> Parts:
     """Return the announcement of a message in parts of this size."""
     pieces = -(-len(raw) // part_size)
     return Parts(identity, pieces, len(raw), hashlib.sha256(raw).hexdigest())
 
 
-def announcement(parts: Parts) -> bytes:
+def write_announcement(parts: Parts) -> bytes:
     """Return the small message that stands for a large one."""
     return encode({"parts": parts._asdict()})
 
 
-def announced(message: Mapping[str, Any]) -> Optional[Parts]:
+def read_announcement(message: Mapping[str, Any]) -> Optional[Parts]:
     """Return the parts that a message announces; None if it is the whole message itself."""
     if "parts" not in message:
         return None
@@ -151,12 +151,12 @@ def announced(message: Mapping[str, Any]) -> Optional[Parts]:
     return Parts(identity, pieces, size, sha256)
 
 
-def slices(raw: bytes, part_size: int) -> Iterator[bytes]:
+def split(raw: bytes, part_size: int) -> Iterator[bytes]:
     """Yield the parts, in order."""
     return (raw[start : start + part_size] for start in range(0, len(raw), part_size))
 
 
-def joined(parts: Parts, pieces: list[bytes]) -> bytes:
+def join(parts: Parts, pieces: list[bytes]) -> bytes:
     """Return the message from its parts; refuse anything but what was announced."""
     raw = b"".join(pieces)
     if len(raw) != parts.size or hashlib.sha256(raw).hexdigest() != parts.sha256:

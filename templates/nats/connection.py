@@ -1,9 +1,9 @@
-"""The connection to NATS that all of our programs use: made again whenever it breaks, for ever.
+"""The connection to NATS of all our programs: made again whenever it breaks, for ever.
 
-A connection is never repaired: when it breaks, or does not answer a ping in time although it looks
-well, a new client object takes its place, with credentials read from their files anew and with
-every subscription. Nothing is published into the void: without a connection, or when it breaks
-before an answer came, the caller is told so, because what that means differs between requests.
+A connection is never repaired: when it breaks, or a ping times out, a new client object takes its
+place, with credentials read from their files anew and with every subscription. Without a
+connection, or when it breaks before the answer, the caller gets an error: what that means differs
+between requests.
 """
 
 from __future__ import annotations
@@ -319,8 +319,8 @@ class Link:
     async def _open(self, client: Client, server: str) -> Requester:
         async def make(opened: Client) -> Requester:
             requester = await Requester.on(opened)
-            for wanted in self._subscriptions:
-                await self._subscribe(opened, wanted)
+            for subscription in self._subscriptions:
+                await self._subscribe(opened, subscription)
             return requester
 
         def report(error: Exception) -> None:
@@ -331,19 +331,19 @@ class Link:
         settings = self._settings._replace(servers=(server,))
         return await open_client(client, settings, make, report, self._broken.set)
 
-    async def _subscribe(self, client: Client, wanted: Subscription) -> None:
+    async def _subscribe(self, client: Client, subscription: Subscription) -> None:
         room = asyncio.Semaphore(HANDLERS_AT_ONCE)
 
         async def take(message: Msg) -> None:
             await room.acquire()
-            task = self._spawn(self._handle(wanted, message))
+            task = self._spawn(self._handle(subscription, message))
             task.add_done_callback(lambda _: room.release())
 
-        await client.subscribe(wanted.subject, queue=wanted.queue, cb=take)
+        await client.subscribe(subscription.subject, queue=subscription.queue, cb=take)
 
-    async def _handle(self, wanted: Subscription, message: Msg) -> None:
+    async def _handle(self, subscription: Subscription, message: Msg) -> None:
         try:
-            await wanted.handler(Request(self, message))
+            await subscription.handler(Request(self, message))
         except LinkError as error:
             logger.info("%s: %s", message.subject, error)
         except WireError as error:
@@ -368,7 +368,7 @@ class Link:
     async def _disconnect(self, flush: bool = False) -> None:
         client, self._client = self._client, None
         requester, self._requester = self._requester, None
-        self._broken.set()  # nats-py does not always say so
+        self._broken.set()  # nats-py does not always call back
         if requester is not None:
             requester.give_up()
         was_ready = self._ready.is_set()

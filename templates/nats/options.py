@@ -51,7 +51,7 @@ def connect_options(settings: LinkSettings) -> dict[str, Any]:
     if settings.nkey_file:
         options["nkeys_seed_str"] = read_secret("nkey_file", settings.nkey_file)
     if settings.credentials_file:
-        # nats-py reads it itself, but does not say well that it is not there.
+        # nats-py reads it itself, but has no good error if the file is missing.
         read_secret("credentials_file", settings.credentials_file)
         options["user_credentials"] = settings.credentials_file
     if any(server.startswith(("wss:", "tls:")) for server in settings.servers):

@@ -1,8 +1,8 @@
 """Permissions of our users at the NATS server, as they follow from the table of subjects.
 
 Only what is listed is allowed. A site is confined to its own pools and its own inbox; it answers
-only where a message to one of its pools has asked for an answer. See ``subjects.py`` for why nobody
-may both publish and subscribe to the same subject.
+only where a message to one of its pools has asked for an answer. See ``subjects.py`` for why no
+user may both publish and subscribe to the same subject.
 """
 
 from __future__ import annotations

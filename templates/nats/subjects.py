@@ -18,7 +18,7 @@ own pools, and a submitter needs a handful of wildcard subscriptions however man
 What users may publish and subscribe to (``permissions.py``, and the chart by
 ``chart/files/subjects.json``) and what ``interlink-submitter check`` tries follow from ``TABLE``.
 
-Nobody may both publish and subscribe to the same subject. The server lets a site answer wherever a
+No user may both publish and subscribe to the same subject. The server lets a site answer wherever a
 message asks for an answer; a site that could send such a message to itself could thereby write to
 any subject, other sites' creates among them. So there are two subjects for parts, and an answer
 never goes to a subject of ours.
@@ -87,7 +87,7 @@ TABLE = (
     SubjectRow(SHUTDOWN, POOL, (OPERATOR,), _SITE),
     SubjectRow(HELLO, NO_TOKENS, _WATCHERS, _SITE),
 )
-"""Every kind of subject; all else that is said of them follows from these rows."""
+"""Every kind of subject; permissions and checks follow from these rows."""
 
 DEFAULT_ROOT = "interlink"
 ANY = "*"

@@ -25,11 +25,11 @@ FAILED = 1
 WRONG_CONFIGURATION = 2
 
 
-def set_up_logging(wanted: Logging) -> None:
+def set_up_logging(settings: Logging) -> None:
     """Log everything to standard error; the service manager keeps it."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(formatter(wanted.format))
-    logging.basicConfig(level=wanted.level.upper(), handlers=[handler], force=True)
+    handler.setFormatter(formatter(settings.format))
+    logging.basicConfig(level=settings.level.upper(), handlers=[handler], force=True)
     # nats-py logs every frame and its own errors; our messages say what they mean.
     logging.getLogger("nats").setLevel(logging.CRITICAL)
 

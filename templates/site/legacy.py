@@ -124,7 +124,7 @@ def _program(usual: str) -> Callable[[Any], Values]:
         if not isinstance(value, str):
             return {"runtime.executable": value}
         name = value.rpartition("/")[2].lower()
-        found = [known for known in ("apptainer", "singularity") if known in name]
+        found = [family for family in ("apptainer", "singularity") if family in name]
         executable = value if "/" in value else ""
         return {"runtime.executable": executable, "runtime.name": (found or [usual])[0]}
 

@@ -39,7 +39,7 @@ def test_the_parts_make_up_the_message(server: NatsServer, size: int, kind: str)
             for number in range(announced.pieces):
                 answer = await other.client.request(where, str(number).encode(), timeout=10)
                 pieces.append(answer.data)
-            assert codec.joined(announced, pieces) == raw
+            assert codec.join(announced, pieces) == raw
 
     run(work())
 

@@ -14,13 +14,13 @@ from templates.common.errors import WireError
 from templates.nats import codec
 from templates.nats.codec import (
     Parts,
-    announced,
-    announcement,
     decode,
+    describe_parts,
     encode,
-    joined,
-    parts_of,
-    slices,
+    join,
+    read_announcement,
+    split,
+    write_announcement,
 )
 
 
@@ -119,15 +119,15 @@ def test_noise_is_refused(count: int = 20_000) -> None:
 @pytest.mark.parametrize(("size", "pieces"), [(1, 1), (10, 1), (11, 2), (20, 2), (21, 3)])
 def test_parts_make_up_the_message(size: int, pieces: int) -> None:
     raw = os.urandom(size)
-    parts = parts_of("id", raw, 10)
-    cut = list(slices(raw, 10))
+    parts = describe_parts("id", raw, 10)
+    cut = list(split(raw, 10))
     assert (parts.pieces, len(cut)) == (pieces, pieces)
-    assert joined(parts, cut) == raw
-    assert announced(decode(announcement(parts))) == parts
+    assert join(parts, cut) == raw
+    assert read_announcement(decode(write_announcement(parts))) == parts
 
 
 def test_an_ordinary_message_announces_nothing() -> None:
-    assert announced({"v": 1, "part": {}}) is None
+    assert read_announcement({"v": 1, "part": {}}) is None
 
 
 @pytest.mark.parametrize(
@@ -141,9 +141,9 @@ def test_an_ordinary_message_announces_nothing() -> None:
     ],
 )
 def test_other_parts_than_announced_are_refused(wrong: list[bytes]) -> None:
-    parts = parts_of("id", b"0123456789a", 10)
+    parts = describe_parts("id", b"0123456789a", 10)
     with pytest.raises(WireError):
-        joined(parts, wrong)
+        join(parts, wrong)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +166,12 @@ def test_other_parts_than_announced_are_refused(wrong: list[bytes]) -> None:
 )
 def test_announcements_that_cannot_be_are_refused(raw: object) -> None:
     with pytest.raises(WireError) as caught:
-        announced(json.loads(json.dumps({"v": 1, "parts": raw})))
+        read_announcement(json.loads(json.dumps({"v": 1, "parts": raw})))
     assert str(caught.value).isprintable()
 
 
 def test_an_announcement_is_small() -> None:
-    assert len(announcement(Parts("x" * 32, 10**6, codec.LARGEST, "0" * 64))) < 300
+    assert len(write_announcement(Parts("x" * 32, 10**6, codec.LARGEST, "0" * 64))) < 300
 
 
 # --- attachments --------------------------------------------------------------------------------
