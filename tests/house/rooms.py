@@ -61,15 +61,11 @@ ROOMS: dict[str, list[list[str]]] = {
 
 # Names of more than one class: only where they mean the same.
 HOMONYMS: list[str] = [
-    "Access",
     "Cluster",
     "ClusterError",
     "Metrics",
     "Missing",
     "Options",
     "Orphans",
-    "Resources",
     "Settings",
-    "Statuses",
-    "_Loader",
 ]
