@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import copy
 import http.client
 import itertools
@@ -128,12 +129,18 @@ def is_up(host: str, port: int) -> bool:
     return True
 
 
+def free_ports(count: int) -> list[int]:
+    """Return different ports of this machine that nobody listens on."""
+    with contextlib.ExitStack() as open_ones:
+        listeners = [open_ones.enter_context(socket.socket()) for _ in range(count)]
+        for listener in listeners:
+            listener.bind(("127.0.0.1", 0))
+        return [listener.getsockname()[1] for listener in listeners]
+
+
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Return one."""
+    return free_ports(1)[0]
 
 
 # --- the request of a pod -----------------------------------------------------------------------

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from scripts.lib import certificates
-from scripts.lib.interlink import free_port
+from scripts.lib.interlink import free_ports
 
 
 def program() -> str:
@@ -28,7 +28,7 @@ class NatsServer:
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.folder = folder
-        self.port, self.websocket_port = free_port(), free_port()
+        self.port, self.websocket_port = free_ports(2)
         self._process: Optional[subprocess.Popen[bytes]] = None
         folder.mkdir(parents=True, exist_ok=True)
         certificates.make(folder, ("localhost", "centre"))
