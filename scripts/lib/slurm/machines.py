@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[2]
 SCRIPT = HERE / "machines.sh"
-INSIDE = "/interlink-nats/scripts/lib"  # the same folder, as machines see it
+INSIDE = "/interlink-nats/scripts/lib/slurm"  # the same folder, as machines see it
 _APART = (*"unshare --mount --propagation private --net --uts --ipc --pid".split(),)
 
 

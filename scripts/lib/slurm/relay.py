@@ -1,6 +1,6 @@
 """The way from a Slurm site's border to a port of this machine.
 
-    python slurm_relay.py PID ADDRESS PORT FILE
+    python -m scripts.lib.slurm.relay PID ADDRESS PORT FILE
 
 Listens on ADDRESS:PORT in the network of process PID, and passes what comes on to the HOST:PORT
 that stands in FILE when somebody connects, as seen from the network that this was started in.
