@@ -93,9 +93,25 @@ def stamp(at_ms: int) -> Optional[str]:
 
 
 def _states_and_kinds(job: JobStatus) -> tuple[dict[str, ContainerState], dict[str, str]]:
-    """What the site says of each container, by its name."""
+    """Return the state and the kind of each container by its name.
+
+    Once the job has ended, a container that has no end of its own gets the job's: a site may not
+    say so, and the rules above hold for ended containers only.
+    """
     known = {entry.state.name: entry.state for entry in job.containers}
-    return known, {entry.state.name: entry.kind for entry in job.containers}
+    kinds = {entry.state.name: entry.kind for entry in job.containers}
+    if job.phase == ENDED:
+        failed = any(s.end and s.end.exit_code for s in known.values() if kinds[s.name] == INIT)
+        code = 0 if failed else job.exit_code
+        end = End(code, 0, "", job.message, job.started_ms, job.finished_ms)
+        known = {name: _ended(state, end) for name, state in known.items()}
+    return known, kinds
+
+
+def _ended(state: ContainerState, job_end: End) -> ContainerState:
+    if state.state == TERMINATED and state.end is not None:
+        return state
+    return state._replace(state=TERMINATED, ready=False, end=state.end or job_end)
 
 
 def _element(asked: Asked, job: str, inits: list[State], mains: list[State]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from plugin_server.interlink.requests import read
 from plugin_server.interlink.responses import introduction, lost_status, pod_status, stamp
+from plugin_server.kubernetes.terminal_status import ended_status
 from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, End
-from templates.job.status import ENDED, JobStatus
+from templates.job.status import ENDED, KINDS, PHASES, ContainerStatus, JobStatus
 from tests.unit.plugin_server.job_stories import Story, make_pod
 from tests.unit.plugin_server.pod_builders import containers, pod, status
 from tests.unit.plugin_server.virtual_kubelet import Crash, Regress, VirtualKubelet
@@ -71,6 +73,81 @@ def test_no_life_of_a_job_crashes_the_virtual_kubelet_or_ends_wrongly(seed: int)
 @given(st.integers(0, 2**64))
 def test_no_life_of_a_job_at_all_does(seed: int) -> None:
     tell(seed)
+
+
+# --- whatever a site publishes --------------------------------------------------------------------
+
+SIDECAR_SPEC = {"name": "proxy", "image": "busybox", "restartPolicy": "Always"}
+INIT_SPEC = {"name": "prep", "image": "busybox"}
+
+
+def any_state() -> list[ContainerState]:
+    """Each state that a container can have in a well-formed publication."""
+    crashed = ContainerState("", WAITING, restarts=1, last_end=_end({"exit_code": 1}))
+    return [ContainerState(""), crashed, running(), running(ready=False), ended(), ended(3)]
+
+
+def check(raw: dict[str, Any], job: JobStatus) -> None:
+    """There is a response; and one that ends the pod if its job has ended."""
+    asked = read(raw)
+    introduction(asked, job)
+    answer = pod_status(asked, job)
+    json.dumps(answer)
+    assert {entry["name"] for entry in answer["containers"]} == {"main"}, job
+    if job.phase == ENDED:
+        entries = [*answer["initContainers"], *answer["containers"]]
+        assert all("terminated" in entry["state"] for entry in entries), job
+        json.dumps(ended_status(raw, asked, job))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_any_states_of_containers_in_any_phase_give_a_response(phase: str, exit_code: int) -> None:
+    """Of any kind, too, and also none: a site may not know what stands in the pod."""
+    raw = pod(initContainers=[INIT_SPEC, SIDECAR_SPEC])
+    each = [None, *(ContainerStatus(k, "i", s) for k in KINDS for s in any_state())]
+    job = status(raw, phase, exit_code=exit_code)
+    for found in itertools.product(each, repeat=3):
+        named = (
+            one._replace(state=one.state._replace(name=name))
+            for one, name in zip(found, ("prep", "proxy", "main"))
+            if one is not None
+        )
+        check(raw, job._replace(containers=tuple(named)))
+
+
+@pytest.mark.parametrize("phase", PHASES)
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
+def test_so_they_do_whatever_was_reported_before(phase: str, policy: str) -> None:
+    raw = pod(initContainers=[INIT_SPEC], restartPolicy=policy)
+    before = [
+        {},
+        {"waiting": {}},
+        {"running": {}},
+        *({"terminated": {"exitCode": c}} for c in (0, 3)),
+    ]
+    job = status(raw, phase, exit_code=3)
+    for init, main in itertools.product(before, repeat=2):
+        raw["status"] = {
+            "phase": "Running",
+            "initContainerStatuses": [{"name": "prep", "state": init}],
+            "containerStatuses": [{"name": "main", "state": main}],
+        }
+        for prep, state in itertools.product(any_state(), repeat=2):
+            check(raw, job._replace(containers=containers(raw, prep=prep, main=state)))
+
+
+@pytest.mark.parametrize("exit_code", [0, 3])
+def test_a_job_that_has_ended_ends_its_pod_whatever_its_containers_do(exit_code: int) -> None:
+    for prep, proxy, main in itertools.product(any_state(), repeat=3):
+        raw = pod(initContainers=[INIT_SPEC, SIDECAR_SPEC])
+        found = containers(raw, prep=prep, proxy=proxy, main=main)
+        job = status(raw, "ended", exit_code=exit_code, message="over", containers=found)
+        kubelet = VirtualKubelet(raw)
+        for _ in range(2):
+            kubelet.take([answer_for(kubelet.pod, job)])
+        codes = [s.end.exit_code if s.end else exit_code for s in (prep, main)]
+        assert kubelet.phase == ("Failed" if any(codes) else "Succeeded"), job
 
 
 # --- the emulation itself -------------------------------------------------------------------------

@@ -297,3 +297,14 @@ def test_a_pod_that_its_site_has_put_back_into_the_queue_waits_again(
     (waits,) = plugin.status(shown_as(raw, "running"))
     assert "waiting" in waits["containers"][0]["state"]
     assert [query.jobs for query in site.queries] == [(job_of(raw),)]
+
+
+def test_a_site_that_contradicts_itself_spoils_no_status_of_other_pods(
+    plugin: Plugin, site: Site
+) -> None:
+    odd, other = pod(), pod()
+    site.say(status(odd, "ended", exit_code=3), status(other, "queued"))  # its container waits
+    until(lambda: phase_of(plugin, other) == "queued")
+    ended, queued = plugin.status(odd, other)
+    assert ended["containers"][0]["state"]["terminated"]["exitCode"] == 3
+    assert "waiting" in queued["containers"][0]["state"]
