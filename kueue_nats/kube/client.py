@@ -1,4 +1,4 @@
-"""The edge to Kubernetes: the calls that the operator makes, and what their failures mean."""
+"""Kubernetes client of the operator: its calls, and their errors."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any, Optional
 
 from kueue_nats.plan.objects import KUEUE, NEW, OLD, WORKLOADS
 from kueue_nats.spec.errors import (
-    ClusterError,
     Conflicting,
-    Missing,
+    KueueClientError,
     NotAllowed,
+    NotFound,
     Rejected,
     Unreachable,
 )
@@ -34,14 +34,16 @@ from templates.kube_api.kubeconfig import Kubeconfig
 CONNECT_S, READ_S = 3, 10
 
 
-def connect(kubeconfig: str) -> Cluster:
-    """Return the cluster that a kubeconfig names; without one, that of the pod we run in."""
+def connect(kubeconfig: str) -> KueueClient:
+    """Return a client by a kubeconfig; without one, for the cluster of our own pod."""
     source = Kubeconfig(kubeconfig, kubeconfig or "kubeconfig")
-    return Cluster(KubeClient(source, _error_of, agent=PROGRAM, connect_s=CONNECT_S, read_s=READ_S))
+    return KueueClient(
+        KubeClient(source, _error_of, agent=PROGRAM, connect_s=CONNECT_S, read_s=READ_S)
+    )
 
 
-class Cluster:
-    """Reads and writes, one call each; whatever fails is a ``ClusterError``."""
+class KueueClient:
+    """Client with one method per call; failures raise ``KueueClientError``."""
 
     def __init__(self, client: KubeClient) -> None:
         self._client = client
@@ -50,43 +52,43 @@ class Cluster:
     # --- reading --------------------------------------------------------------------------------
 
     def kueue_version(self) -> str:
-        """The newest version of Kueue's API that is served and that we speak."""
+        """Return the newest version of Kueue's API that is served and supported."""
         groups = self._client.get("/apis", "finding out the version of Kueue's API")["groups"]
         versions = [v["version"] for g in groups if g["name"] == KUEUE for v in g["versions"]]
         for version in (NEW, OLD):
             if version in versions:
                 return version
-        raise Missing(
+        raise NotFound(
             "Kueue", f"the cluster serves neither {NEW} nor {OLD} of it: is it installed?"
         )
 
     def masters(self) -> list[Json]:
-        """Every MasterQueue."""
+        """Return every MasterQueue."""
         return self._client.items(f"/apis/{GROUP}/{VERSION}/{PLURAL}", f"listing {PLURAL}.{GROUP}")
 
     def listed(self, plural: str, version: str) -> dict[str, Json]:
-        """Every object of one of Kueue's kinds that belong to no namespace, by name."""
+        """Return the objects of a cluster-scoped kind of Kueue, by name."""
         items = self._client.items(f"/apis/{KUEUE}/{version}/{plural}", f"listing {plural}.{KUEUE}")
         return {item["metadata"]["name"]: item for item in items}
 
     def workloads(self, version: str) -> list[Json]:
-        """Every Workload."""
+        """Return every Workload."""
         return self._client.items(
             f"/apis/{KUEUE}/{version}/{WORKLOADS}", f"listing {WORKLOADS}.{KUEUE}"
         )
 
     def pods_of_jobs(self) -> list[Json]:
-        """Every pod that Kueue has admitted."""
+        """Return every pod that Kueue has admitted."""
         selector = {"labelSelector": "kueue.x-k8s.io/podset"}
         return self._client.items("/api/v1/pods", "listing pods", selector)
 
     def secret(self, namespace: str, name: str, key: str) -> str:
-        """One value of a Secret; errors never repeat it."""
+        """Return one value of a Secret; errors never contain it."""
         what = f"Secret {namespace}/{name}"
         data = self._client.get(f"/api/v1/namespaces/{namespace}/secrets/{name}", what)
         value = (data.get("data") or {}).get(key)
         if value is None:
-            raise Missing(what, f"has no key {key}")
+            raise NotFound(what, f"has no key {key}")
         try:
             return base64.b64decode(value, validate=True).decode().strip()
         except ValueError:
@@ -95,9 +97,9 @@ class Cluster:
     # --- writing --------------------------------------------------------------------------------
 
     def apply(self, plural: str, body: Json, *, dry_run: bool = False) -> Json:
-        """Have an object say what the body does, and no longer what an earlier body of ours did.
+        """Apply an object on the server side; fields of our earlier body that are missing now go.
 
-        Returns what it is then.
+        Return the object as it is then.
         """
         name = body["metadata"]["name"]
         query = {"fieldManager": PROGRAM, "force": "true"}
@@ -106,39 +108,39 @@ class Cluster:
         return self._write("PATCH", path, f"{body['kind']} {name}", body, APPLY_PATCH)
 
     def delete(self, plural: str, version: str, item: Mapping[str, Any]) -> None:
-        """Delete the object that was seen, and no other that has its name by now."""
+        """Delete the object that was read, and not another one that has its name by now."""
         metadata = item["metadata"]
         body = {"preconditions": {"uid": metadata["uid"]}, "propagationPolicy": "Background"}
         path = f"/apis/{KUEUE}/{version}/{plural}/{metadata['name']}"
-        with contextlib.suppress(Missing):
+        with contextlib.suppress(NotFound):
             self._write("DELETE", path, f"deleting {plural}/{metadata['name']}", body)
 
     def write_status(self, name: str, status: Json, resource_version: str) -> None:
-        """The status of a MasterQueue, unless it has changed meanwhile."""
+        """Patch the status of a MasterQueue, unless it has changed meanwhile."""
         path = f"/apis/{GROUP}/{VERSION}/{PLURAL}/{name}/status"
         body = {"metadata": {"resourceVersion": resource_version}, "status": status}
         self._write("PATCH", path, f"status of MasterQueue {name}", body, MERGE_PATCH)
 
     def patch_workload(self, version: str, namespace: str, name: str, body: Json) -> None:
-        """Change single fields of a Workload."""
+        """Patch single fields of a Workload."""
         path = f"/apis/{KUEUE}/{version}/namespaces/{namespace}/{WORKLOADS}/{name}"
         self._write("PATCH", path, f"Workload {namespace}/{name}", body, MERGE_PATCH)
 
     def write_event(self, body: Json) -> None:
-        """An Event; those of a MasterQueue, which has no namespace, go into default."""
+        """Write an Event; a MasterQueue has no namespace, so its Events go into default."""
         self._write("POST", "/api/v1/namespaces/default/events", "writing an Event", body)
 
     # --- the lease ------------------------------------------------------------------------------
 
     def lease(self, namespace: str, name: str) -> Optional[Json]:
-        """The Lease, or None if there is none."""
+        """Return the Lease; None if there is none."""
         try:
             return self._client.get(f"{_leases(namespace)}/{name}", f"Lease {namespace}/{name}")
-        except Missing:
+        except NotFound:
             return None
 
     def write_lease(self, namespace: str, name: str, body: Json) -> None:
-        """Make it, or change exactly the one that was read."""
+        """Create the Lease, or replace exactly the one that was read."""
         what, path = f"Lease {namespace}/{name}", _leases(namespace)
         if "resourceVersion" in body["metadata"]:
             self._client.call(Call("PUT", f"{path}/{name}", what, body))
@@ -153,7 +155,7 @@ class Cluster:
 _KINDS = {
     401: NotAllowed,
     403: NotAllowed,
-    404: Missing,
+    404: NotFound,
     409: Conflicting,
     400: Rejected,
     422: Rejected,
@@ -164,11 +166,11 @@ def _leases(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
 
-def _error_of(failure: Failure) -> ClusterError:
-    """By the status, and in the API server's own words."""
+def _error_of(failure: Failure) -> KueueClientError:
+    """Return the error of a failed call, by its status, with the API server's message."""
     what, status, reason, _ = failure
     if status == OK:
-        return ClusterError(what, reason)
+        return KueueClientError(what, reason)
     if "admission webhook" in reason and "denied the request" in reason:
         return Rejected(what, reason)
     return _KINDS.get(status, Unreachable)(what, reason)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Optional
 
 from kueue_nats.kube import lease as leading
-from kueue_nats.kube.client import Cluster
+from kueue_nats.kube.client import KueueClient
 from kueue_nats.kube.lease import ObservedLease
 from kueue_nats.operator.health import Health
 from kueue_nats.operator.metrics import Metrics
@@ -21,7 +21,7 @@ from kueue_nats.pools.listener import Listener
 from kueue_nats.pools.tracker import PoolTracker
 from kueue_nats.reconcile.reconciler import Reconciler, RoundInput, RoundResult
 from kueue_nats.reconcile.restore import Clock
-from kueue_nats.spec.errors import ClusterError, Conflicting, NotAllowed
+from kueue_nats.spec.errors import Conflicting, KueueClientError, NotAllowed
 from kueue_nats.spec.masterqueue import NatsSource
 from kueue_nats.spec.settings import Settings, own_namespace
 from templates.protocol.publications import Resources
@@ -37,7 +37,7 @@ CONNECT_S = 10.0
 class Operator:
     """Operator process."""
 
-    def __init__(self, settings: Settings, cluster: Cluster, *, once: bool = False) -> None:
+    def __init__(self, settings: Settings, cluster: KueueClient, *, once: bool = False) -> None:
         self._settings, self._cluster = settings, cluster
         self._namespace = own_namespace(settings)
         self._tracker = PoolTracker()
@@ -93,7 +93,7 @@ class Operator:
             leads = await asyncio.to_thread(self._hold_lease)
             self.metrics.leads.set(leads)
             result = await self._reconcile() if leads else RoundResult({}, frozenset(), {}, False)
-        except ClusterError as error:
+        except KueueClientError as error:
             self.metrics.rounds.labels("failed").inc()
             self._log_error(str(error))
             if not isinstance(error, NotAllowed):  # other credentials may be there after a restart
@@ -180,7 +180,7 @@ class Operator:
                 return  # it ran out, and another one has it
             body = leading.lease_body(lease, self._settings.lease, "", 1, time.time())
             self._cluster.write_lease(self._namespace, self._settings.lease, body)
-        except ClusterError as error:
+        except KueueClientError as error:
             logger.info("the lease could not be given back: %s", error)
 
     # --- once -------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Operator:
             while (await self._reconcile()).again:
                 await asyncio.sleep(SOON_S)
             return 0
-        except ClusterError as error:
+        except KueueClientError as error:
             logger.error("%s", error)
             return 1
         finally:

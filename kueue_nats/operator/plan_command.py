@@ -18,7 +18,7 @@ from kueue_nats.plan.objects import FLAVORS, NEW, QUEUES
 from kueue_nats.pools.tracker import MAX_POOLS, PoolRecord, current_offers, restored_record
 from kueue_nats.spec import masterqueue
 from kueue_nats.spec import settings as settings_module
-from kueue_nats.spec.errors import ClusterError, SpecError
+from kueue_nats.spec.errors import KueueClientError, SpecError
 from kueue_nats.spec.masterqueue import MasterQueue
 from kueue_nats.spec.settings import Settings
 from templates.common.errors import ConfigError, Located
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace, settings: Settings, write: Write) -> int:
     try:
         if arguments.diff:
             return _differences(masters, offered, settings, write)
-    except ClusterError as error:
+    except KueueClientError as error:
         raise ConfigError("cluster", str(error)) from None
     for raw, wanted in masters:
         local = [group.name for group in wanted.groups if group.nats is None]

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Optional
 
-from kueue_nats.kube.client import Cluster
+from kueue_nats.kube.client import KueueClient
 from kueue_nats.plan import actions as steps
 from kueue_nats.plan import drafts, planner, shared_pools, usage
 from kueue_nats.plan.actions import Actions
@@ -19,7 +19,7 @@ from kueue_nats.reconcile import conditions, restore
 from kueue_nats.reconcile.requeue import Requeuer
 from kueue_nats.reconcile.restore import Clock, ExistingObjects, Records
 from kueue_nats.spec import masterqueue
-from kueue_nats.spec.errors import ClusterError, Missing, SpecError, Unreachable
+from kueue_nats.spec.errors import KueueClientError, NotFound, SpecError, Unreachable
 from kueue_nats.spec.masterqueue import MasterQueue, NatsSource
 from kueue_nats.status import events
 from kueue_nats.status import status as reporting
@@ -72,7 +72,7 @@ class Reconciler:
     What it keeps from round to round only saves calls; all that matters is in the cluster.
     """
 
-    def __init__(self, cluster: Cluster, own: Nats, namespace: str, *, strict: bool) -> None:
+    def __init__(self, cluster: KueueClient, own: Nats, namespace: str, *, strict: bool) -> None:
         self._cluster, self._own, self._namespace = cluster, own, namespace
         self._strict = strict
         self._version = ""
@@ -94,7 +94,7 @@ class Reconciler:
         wanted_sources = frozenset((*sources, *unreached))
         try:
             there = self._snapshot()
-        except Missing as error:
+        except NotFound as error:
             for raw, _ in masters:
                 self._write_failure(raw, "KueueMissing", str(error), clock)
             return RoundResult(sources, wanted_sources, {}, False)
@@ -119,7 +119,7 @@ class Reconciler:
         try:
             flavors = self._cluster.listed(FLAVORS, self._version)
             return _Snapshot(self._version, flavors, self._cluster.listed(QUEUES, self._version))
-        except Missing:
+        except NotFound:
             self._version = ""  # Kueue was replaced: the next round finds out
             raise
 
@@ -159,7 +159,7 @@ class Reconciler:
                 sources[source] = connection_settings(source, self._secret(source), self._own)
             except Unreachable:
                 raise
-            except (SpecError, ClusterError) as error:
+            except (SpecError, KueueClientError) as error:
                 unreached[source] = str(error)
         return sources, unreached
 
@@ -219,7 +219,7 @@ class Reconciler:
                 )
             except Unreachable:
                 raise
-            except ClusterError as error:
+            except KueueClientError as error:
                 refused.append(str(error))
         return refused
 
@@ -247,7 +247,7 @@ class Reconciler:
                 self._cluster.write_event(events.event_body(event, raw, clock.now))
         except Unreachable:
             raise
-        except ClusterError as error:
+        except KueueClientError as error:
             logger.warning("MasterQueue %s: %s", name, error)  # the next round tries again
 
 

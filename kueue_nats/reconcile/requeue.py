@@ -6,11 +6,11 @@ import logging
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kueue_nats.kube.client import Cluster
+from kueue_nats.kube.client import KueueClient
 from kueue_nats.plan.planner import DRAINING, LOST, Plan, PlannedPool
 from kueue_nats.reconcile import requeue_plan
 from kueue_nats.reconcile.restore import Records
-from kueue_nats.spec.errors import ClusterError, Unreachable
+from kueue_nats.spec.errors import KueueClientError, Unreachable
 from kueue_nats.spec.masterqueue import Group, MasterQueue
 from templates.common.names import flavor_name
 
@@ -28,7 +28,7 @@ class _Eviction(NamedTuple):
 class Requeuer:
     """Carries out the patches of ``returning``; what was begun is marked in the cluster."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: KueueClient) -> None:
         self._cluster = cluster
         self._pending = True  # perhaps by an operator before this one
 
@@ -58,7 +58,7 @@ class Requeuer:
             self._pending = requeue_plan.has_pending(workloads) or bool(evictions)
         except Unreachable:
             raise
-        except ClusterError as error:
+        except KueueClientError as error:
             logger.warning("jobs cannot be given back: %s", error)
 
 

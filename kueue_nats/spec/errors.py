@@ -1,13 +1,13 @@
 """Errors between the operator and the cluster.
 
 InterlinkNatsError
-├── SpecError          a MasterQueue asks what cannot be given
-└── ClusterError       the Kubernetes API did not do it
-    ├── Missing        there is no such object, or no such kind
-    ├── Conflicting    somebody else changed or made it meanwhile
-    ├── Rejected       it, or a webhook of Kueue's, says that the object is wrong
+├── SpecError          a field of a MasterQueue is not valid
+└── KueueClientError   a call to the Kubernetes API failed
+    ├── NotFound       there is no such object, or no such kind
+    ├── Conflicting    the object was changed or created meanwhile
+    ├── Rejected       the API server, or a webhook of Kueue, rejects the object
     ├── NotAllowed     our ServiceAccount may not
-    └── Unreachable    it cannot be asked at the moment
+    └── Unreachable    no response, or one that says to retry
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class SpecError(Located):
     """Error in a MasterQueue: ``field`` names its place."""
 
 
-class ClusterError(InterlinkNatsError):
+class KueueClientError(InterlinkNatsError):
     """Failed call to the Kubernetes API; one line, fit for a condition."""
 
     def __init__(self, what: str, why: str) -> None:
@@ -31,21 +31,21 @@ class ClusterError(InterlinkNatsError):
         return f"{one_line(self.what, 160)}: {one_line(self.why)}"
 
 
-class Missing(ClusterError):
-    """No such object, or a kind that the API server does not know."""
+class NotFound(KueueClientError):
+    """Unknown object, or a kind that the API server does not serve."""
 
 
-class Conflicting(ClusterError):
-    """An object that somebody else has changed, or made, meanwhile."""
+class Conflicting(KueueClientError):
+    """Object that was changed or created meanwhile."""
 
 
-class Rejected(ClusterError):
-    """An object that the API server, or a webhook, refuses."""
+class Rejected(KueueClientError):
+    """Object that the API server, or a webhook, rejects."""
 
 
-class NotAllowed(ClusterError):
+class NotAllowed(KueueClientError):
     """Credentials that do not allow the call."""
 
 
-class Unreachable(ClusterError):
+class Unreachable(KueueClientError):
     """No answer, or one that says to retry."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from kueue_nats.kube.client import Cluster, connect
+from kueue_nats.kube.client import KueueClient, connect
 from kueue_nats.plan.objects import QUEUES
 from tests.bench.rows import Row
 from tests.support.kueue_bed import KueueBed, running, until
@@ -51,7 +51,7 @@ class Stage:
 
     def __init__(self, bed: KueueBed, operator: Operator, pools: Pools, url: str) -> None:
         self.bed, self.operator, self.pools, self.url = bed, operator, pools, url
-        self.cluster: Cluster = connect(str(bed.kubeconfig))
+        self.cluster: KueueClient = connect(str(bed.kubeconfig))
         self.version = self.cluster.kueue_version()
 
     def master(self, name: str, flavors: list[Json]) -> None:

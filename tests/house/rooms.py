@@ -61,10 +61,8 @@ ROOMS: dict[str, list[list[str]]] = {
 
 # Names of more than one class: only where they mean the same.
 HOMONYMS: list[str] = [
-    "Cluster",
-    "ClusterError",
+    "Access",
     "Metrics",
-    "Missing",
     "Options",
     "Orphans",
     "Settings",

@@ -16,7 +16,7 @@ from typing import Any, Optional
 
 from kueue_nats.plan.actions import named_flavors
 from kueue_nats.plan.objects import FLAVORS, NEW, QUEUES
-from kueue_nats.spec.errors import ClusterError, Conflicting, Missing, Rejected
+from kueue_nats.spec.errors import Conflicting, KueueClientError, NotFound, Rejected
 
 IN_USE = "kueue.x-k8s.io/resource-in-use"  # Kueue's finalizer
 
@@ -24,7 +24,7 @@ Json = dict[str, Any]
 
 
 class ClusterInMemory:
-    """As ``kueue_nats.kube.client.Cluster``, as far as a round needs it."""
+    """As ``kueue_nats.kube.client.KueueClient``, as far as a round needs it."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Json]] = {FLAVORS: {}, QUEUES: {}}
@@ -32,7 +32,7 @@ class ClusterInMemory:
         self.secrets: dict[tuple[str, str], str] = {}
         self.waiting: list[Json] = []  # Workloads
         self.events: list[Json] = []
-        self.failures: list[ClusterError] = []  # of the next writes
+        self.failures: list[KueueClientError] = []  # of the next writes
         self.log: list[str] = []
         self.unsafe: list[str] = []
         self.named: set[str] = set()  # flavors in queues at the last look
@@ -47,7 +47,7 @@ class ClusterInMemory:
 
     def kueue_version(self) -> str:
         if not self.version:
-            raise Missing("Kueue", "is it installed?")
+            raise NotFound("Kueue", "is it installed?")
         return self.version
 
     def masters(self) -> list[Json]:
@@ -55,7 +55,7 @@ class ClusterInMemory:
 
     def listed(self, plural: str, version: str) -> dict[str, Json]:
         if not self.version:
-            raise Missing(f"listing {plural}", "there is no such kind")
+            raise NotFound(f"listing {plural}", "there is no such kind")
         if plural == FLAVORS:
             self._hear()
         self.named = named_flavors(self.objects[QUEUES].values())
@@ -71,7 +71,7 @@ class ClusterInMemory:
         try:
             return self.secrets[name, key]
         except KeyError:
-            raise Missing(f"Secret {namespace}/{name}", "not found") from None
+            raise NotFound(f"Secret {namespace}/{name}", "not found") from None
 
     # --- writing --------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kueue_nats.kube.client import Cluster, connect
+from kueue_nats.kube.client import KueueClient, connect
 from kueue_nats.spec.errors import (
-    ClusterError,
     Conflicting,
-    Missing,
+    KueueClientError,
     NotAllowed,
+    NotFound,
     Rejected,
     Unreachable,
 )
@@ -84,7 +84,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def cluster(server: Server, tmp_path: Path) -> Cluster:
+def cluster(server: Server, tmp_path: Path) -> KueueClient:
     return connect(server.config(tmp_path))
 
 
@@ -93,7 +93,7 @@ def cluster(server: Server, tmp_path: Path) -> Cluster:
     [
         (401, "Unauthorized", NotAllowed),
         (403, "resourceflavors is forbidden: no", NotAllowed),
-        (404, "not found", Missing),
+        (404, "not found", NotFound),
         (409, "the object has been modified", Conflicting),
         (400, "strict decoding error", Rejected),
         (422, "ClusterQueue is invalid", Rejected),
@@ -104,11 +104,11 @@ def cluster(server: Server, tmp_path: Path) -> Cluster:
     ],
 )
 def test_every_status_has_its_meaning_and_its_words(
-    server: Server, cluster: Cluster, status: int, message: str, kind: type[ClusterError]
+    server: Server, cluster: KueueClient, status: int, message: str, kind: type[KueueClientError]
 ) -> None:
     server.says(status, f"{message}\n")
     body = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ClusterQueue"}
-    with pytest.raises(ClusterError) as caught:
+    with pytest.raises(KueueClientError) as caught:
         cluster.apply("clusterqueues", {**body, "metadata": {"name": "q"}})
     assert type(caught.value) is kind
     assert str(caught.value) == f"ClusterQueue q: {message}"
@@ -116,10 +116,10 @@ def test_every_status_has_its_meaning_and_its_words(
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"\xff", b"[]", b'"x"'])
 def test_an_answer_that_is_no_object_is_an_error(
-    server: Server, cluster: Cluster, body: bytes
+    server: Server, cluster: KueueClient, body: bytes
 ) -> None:
     server.body = body
-    with pytest.raises(ClusterError, match=r"listing masterqueues\.vk\.io: "):
+    with pytest.raises(KueueClientError, match=r"listing masterqueues\.vk\.io: "):
         cluster.masters()
     server.status = 502
     with pytest.raises(Unreachable, match="status 502"):
@@ -141,7 +141,7 @@ def test_nobody_there_is_unreachable(server: Server, tmp_path: Path) -> None:
     [(["v1beta1", "v1beta2"], "v1beta2"), (["v1beta1"], "v1beta1"), (["v1", "v1beta2"], "v1beta2")],
 )
 def test_the_newest_version_that_we_speak_is_taken(
-    server: Server, cluster: Cluster, served: list[str], version: str
+    server: Server, cluster: KueueClient, served: list[str], version: str
 ) -> None:
     groups = [
         {"name": "batch", "versions": [{"version": "v1"}]},
@@ -153,15 +153,15 @@ def test_the_newest_version_that_we_speak_is_taken(
 
 @pytest.mark.parametrize("groups", [[], [{"name": "kueue.x-k8s.io", "versions": []}]])
 def test_without_kueue_that_is_what_is_said(
-    server: Server, cluster: Cluster, groups: list[Any]
+    server: Server, cluster: KueueClient, groups: list[Any]
 ) -> None:
     server.body = json.dumps({"groups": groups}).encode()
-    with pytest.raises(Missing, match=r"Kueue: .* is it installed"):
+    with pytest.raises(NotFound, match=r"Kueue: .* is it installed"):
         cluster.kueue_version()
 
 
 def test_objects_are_applied_as_ours_and_deleted_only_as_they_were_seen(
-    server: Server, cluster: Cluster
+    server: Server, cluster: KueueClient
 ) -> None:
     item = {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "ResourceFlavor"}
     cluster.apply("resourceflavors", {**item, "metadata": {"name": "f"}})
@@ -176,7 +176,7 @@ def test_objects_are_applied_as_ours_and_deleted_only_as_they_were_seen(
     assert cluster.writes == 2
 
 
-def test_what_is_gone_already_is_deleted(server: Server, cluster: Cluster) -> None:
+def test_what_is_gone_already_is_deleted(server: Server, cluster: KueueClient) -> None:
     server.says(404, "not found")
     cluster.delete("resourceflavors", "v1beta2", {"metadata": {"name": "f", "uid": "u"}})
 
@@ -191,10 +191,10 @@ def test_what_is_gone_already_is_deleted(server: Server, cluster: Cluster) -> No
     ],
 )
 def test_a_secret_that_cannot_be_used_is_named(
-    server: Server, cluster: Cluster, data: Any, words: str
+    server: Server, cluster: KueueClient, data: Any, words: str
 ) -> None:
     server.body = json.dumps(data).encode()
-    with pytest.raises(ClusterError, match=f"Secret ours/s: {words}"):
+    with pytest.raises(KueueClientError, match=f"Secret ours/s: {words}"):
         cluster.secret("ours", "s", "k")
     server.body = b'{"data": {"k": "cHcK"}}'
     assert cluster.secret("ours", "s", "k") == "pw"
