@@ -1,8 +1,8 @@
-"""How gunicorn runs the plugin: ``gunicorn --config python:plugin_server.gunicorn_conf ...``.
+"""Configuration of gunicorn: ``gunicorn --config python:plugin_server.gunicorn_conf ...``.
 
-The loop is started after the fork, never before: it would not survive it. The port for health and
-metrics is opened before the fork, so that all workers share it, and never served by gunicorn: its
-threads are interLink's.
+The loop is started after the fork: it would not survive it. The port for health and metrics is
+opened before the fork, so that all workers share it, and is not served by gunicorn: its threads
+are interLink's.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from plugin_server.common.settings import (
 from templates.common.errors import ConfigError
 from templates.program.health_server import HealthServer, listen
 
-KEEP_ALIVE_S = 150  # interLink keeps its connections for 120 s, and must be the one who closes
-IDLE_CONNECTIONS = 1000  # that are kept for what interLink asks next, besides those that are busy
-LONGEST_LINE = 200
+KEEP_ALIVE_S = 150  # longer than interLink's 120 s: interLink must close connections first
+IDLE_CONNECTIONS = 1000  # kept open for interLink's next requests, besides busy ones
+MAX_LOG_CHARACTERS = 200
 
-_listeners: list[socket.socket] = []  # of the port for health and metrics, if there is to be one
-_servers: list[HealthServer] = []  # the one of this worker
+_listeners: list[socket.socket] = []  # of the port for health and metrics, if configured
+_servers: list[HealthServer] = []  # of this worker
 
 try:
     _settings = from_environment()
@@ -37,17 +37,17 @@ except ConfigError as error:
 
 
 class PlainLogger(Logger):  # type: ignore[misc]
-    """gunicorn's logger, without what clients send, which may hold secrets."""
+    """gunicorn's logger without request data, which may hold secrets."""
 
     def access(self, *_: object, **__: object) -> None:
         """Log no line per request; /metrics counts the calls."""
 
     def debug(self, *_: object, **__: object) -> None:
-        """Log nothing: these lines hold heads of requests, and are of no use to an admin."""
+        """Log nothing: these lines hold request heads, and are of no use to an admin."""
 
     def warning(self, msg: object, *args: object, **kwargs: object) -> None:
-        """Log the beginning; that of a request that is none holds the rest of it."""
-        super().warning(msg if args else str(msg)[:LONGEST_LINE], *args, **kwargs)
+        """Log a prefix: the warning about an invalid request contains the request."""
+        super().warning(msg if args else str(msg)[:MAX_LOG_CHARACTERS], *args, **kwargs)
 
 
 logger_class = PlainLogger
@@ -56,20 +56,20 @@ workers = _settings.server.workers
 worker_class = "gthread"
 threads = _settings.server.threads
 worker_connections = threads + IDLE_CONNECTIONS
-limit_request_fields = 32  # interLink sends six; more and a longer head are refused
-forwarder_headers = ""  # no header takes the place of what gunicorn says of a request
+limit_request_fields = 32  # interLink sends six; more, or a longer head, are rejected
+forwarder_headers = ""  # no header may override what gunicorn knows of a request
 keepalive = KEEP_ALIVE_S
 graceful_timeout = _settings.server.graceful_timeout_s
 timeout = 60
 preload_app = False
 accesslog = None
-control_socket_disable = True  # it would lie in the home directory, one for all gunicorns
+control_socket_disable = True  # it would be in the home directory, one for all gunicorns
 _level = _settings.logging.level.upper()
-_form = {"()": "templates.program.log_format.formatter", "name": _settings.logging.format}
+_formatter = {"()": "templates.program.log_format.formatter", "name": _settings.logging.format}
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"lines": _form},
+    "formatters": {"lines": _formatter},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "lines"}},
     "root": {"level": _level, "handlers": ["stderr"]},
     "loggers": {
@@ -95,7 +95,7 @@ def on_starting(_server: Any) -> None:
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the loop of this worker; what was imported is no garbage, and never looked at again."""
+    """Start the service of this worker; exempt what was imported from garbage collection."""
     from plugin_server.http.app import health_pages_of, service_of
 
     service_of(worker.wsgi).start(is_stopping=lambda: not worker.alive)
@@ -107,7 +107,7 @@ def post_worker_init(worker: Any) -> None:
 
 
 def worker_exit(_server: Any, worker: Any) -> None:
-    """Stop them."""
+    """Stop the service and the port for health and metrics."""
     from plugin_server.http.app import service_of
 
     for server in _servers:
@@ -117,7 +117,7 @@ def worker_exit(_server: Any, worker: Any) -> None:
 
 
 def child_exit(_server: Any, worker: Any) -> None:
-    """Forget what only a living worker may say."""
+    """Remove the metrics that only a running worker has."""
     if metrics_directory():
         from prometheus_client.multiprocess import mark_process_dead
 
@@ -125,6 +125,6 @@ def child_exit(_server: Any, worker: Any) -> None:
 
 
 def on_exit(_server: Any) -> None:
-    """Leave nothing behind."""
+    """Remove the shared metrics directory."""
     if metrics_directory():
         shutil.rmtree(metrics_directory(), ignore_errors=True)

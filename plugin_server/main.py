@@ -18,13 +18,13 @@ PROGRAM = "interlink-plugin"
 
 
 def main(argv: Optional[Sequence[str]] = None) -> None:
-    """The command line; gunicorn ends the process by itself."""
+    """Run the plugin; gunicorn ends the process by itself."""
     parser = argparse.ArgumentParser(
         prog=PROGRAM,
         description="What interLink calls; the file that INTERLINK_PLUGIN_CONFIG names says how.",
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.parse_args(argv)
-    # gunicorn reads its arguments there, and nowhere else.
+    # gunicorn reads its arguments from there only.
     sys.argv = [PROGRAM, "--config", "python:plugin_server.gunicorn_conf", "plugin_server.wsgi:app"]
     WSGIApplication("%(prog)s", prog=PROGRAM).run()

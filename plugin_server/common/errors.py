@@ -1,11 +1,11 @@
-"""What the plugin answers when it cannot do what interLink asks: one line, and an HTTP status.
+"""Errors that the plugin returns to interLink: a message of one line, and an HTTP status.
 
-    Refused            the request was understood, and the answer is no
-    ├── Malformed      the request is not what interLink sends
-    ├── Busy           too many others wait already
-    └── Deleted        the pod is not wanted any more
+    Refused            the request was rejected
+    ├── Malformed      it is not a request of interLink
+    ├── Busy           too many requests are waiting
+    └── Deleted        the pod was deleted before
 
-The line is what a user reads in ``kubectl describe pod``: what, where, and whose turn it is.
+A user reads the message in ``kubectl describe pod``: what is wrong, where, and who can mend it.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from templates.common.errors import InterlinkNatsError, one_line
 
 
 class Refused(InterlinkNatsError):
-    """No, in one line; the status is 4xx if the pod must change, 5xx if something else must."""
+    """Rejected request; the status is 4xx if the pod must change, 5xx if something else must."""
 
-    def __init__(self, status: int, words: str) -> None:
-        super().__init__(one_line(words, 600))
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(one_line(message, 600))
         self.status = status
 
 
 class Malformed(Refused):
-    """The request is not what interLink sends."""
+    """Request that interLink does not send."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(400, words)
+    def __init__(self, message: str) -> None:
+        super().__init__(400, message)
 
 
 class Busy(Refused):
-    """Too many others wait already."""
+    """Request beyond the limit of those that may wait."""
 
-    def __init__(self, words: str) -> None:
-        super().__init__(503, words)
+    def __init__(self, message: str) -> None:
+        super().__init__(503, message)
 
 
 class Deleted(Refused):
-    """The pod is not wanted any more."""
+    """Create of a pod that was deleted before."""
 
     def __init__(self, pod: str) -> None:
         super().__init__(409, f"nothing was submitted: the pod {pod} was deleted before")

@@ -1,4 +1,4 @@
-"""Calling a function again and again, in a thread of its own."""
+"""Threads that call a function periodically."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from templates.program.recurring_error import RecurringError
 logger = logging.getLogger(__name__)
 
 
-class Looking:
-    """Calls a function from ``start`` to ``stop``; whatever it raises does not end that."""
+class Poller:
+    """Thread that calls a function periodically; errors are logged and do not end it."""
 
     def __init__(
         self,
         name: str,
-        look: Callable[[], None],
-        pause_s: Callable[[], float],
-        works_again: str = "works again",
+        function: Callable[[], None],
+        interval_s: Callable[[], float],
+        recovery: str = "works again",
     ) -> None:
-        self._look = look
-        self._pause_s = pause_s
-        self._error = RecurringError(logger, name, f"{name}: {works_again}")
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._keep_looking, name=name, daemon=True)
+        self._function = function
+        self._interval_s = interval_s
+        self._error = RecurringError(logger, name, f"{name}: {recovery}")
+        self._stop_event = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin with the first call."""
+        """Start the thread; it calls the function at once."""
         self._thread.start()
 
     def stop(self, wait_s: float = 1.0) -> None:
-        """End the thread; a call that takes longer than this is not waited for."""
-        self._stopping.set()
+        """Stop the thread; do not wait for a call that takes longer than ``wait_s``."""
+        self._stop_event.set()
         if self._thread.is_alive():
             self._thread.join(wait_s)
 
     @property
-    def is_over(self) -> bool:
-        """Whether it has been told to stop."""
-        return self._stopping.is_set()
+    def is_stopping(self) -> bool:
+        """Return whether ``stop`` was called."""
+        return self._stop_event.is_set()
 
-    def _keep_looking(self) -> None:
+    def _run(self) -> None:
         while True:
             try:
-                self._look()
+                self._function()
             except InterlinkNatsError as error:
                 self._error.set(str(error))
-            except Exception as error:  # whatever it was, the next call may do better
+            except Exception as error:  # the next call may succeed
                 if self._error.changes_to(repr(error)):
                     logger.exception("%s failed", self._thread.name)
             else:
                 self._error.clear()
-            if self._stopping.wait(self._pause_s()):
+            if self._stop_event.wait(self._interval_s()):
                 return

@@ -1,8 +1,8 @@
-"""What an admin says about the plugin: the dataclasses are the only list of the keys.
+"""Settings of the plugin: the dataclasses are the only list of the keys.
 
-A YAML file (INTERLINK_PLUGIN_CONFIG names it) gives them, and for each key there is a variable of
-the environment that wins over the file: ``nats.ca_file`` is INTERLINK_NATS_CA_FILE. The text under
-a field says what it means; docs/plugin-settings.md follows from it.
+They are read from a YAML file (INTERLINK_PLUGIN_CONFIG), and each key has an environment variable
+that overrides it: ``nats.ca_file`` is INTERLINK_NATS_CA_FILE. The text under a field documents it;
+docs/plugin-settings.md is generated from it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PREFIX = "INTERLINK_"
 METRICS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # its name is prometheus_client's
 IN_CLUSTER = "in-cluster"
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"  # of every pod that has one
-OTHER_THREADS = 36  # for what never waits for long: statuses, pings, deletes
+OTHER_THREADS = 36  # for requests that never wait long: statuses, pings, deletes
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Redis:
 
 
 @dataclass(frozen=True)
-class Orphans:
+class OrphanSettings:
     """Jobs whose pods are gone, and ends that Kubernetes does not know; only with an account."""
 
     api_server: Word = ""
@@ -80,7 +80,7 @@ class Server:
 
     @property
     def threads(self) -> int:
-        """Of one worker: one for all that may wait at once, and some for what never waits long."""
+        """Return the threads of a worker: one per request that may wait, and some for others."""
         return self.waiting_creates + self.log_readers + OTHER_THREADS
 
 
@@ -106,7 +106,7 @@ class Settings:
     """Where deletions are kept until their sites have confirmed them; empty: in memory only."""
     redis: Redis = field(default_factory=Redis)
     """A store that makes a restarted plugin quicker; nothing is wrong without it."""
-    orphans: Orphans = field(default_factory=Orphans)
+    orphans: OrphanSettings = field(default_factory=OrphanSettings)
     """Jobs whose pods Kubernetes no longer knows, and pods of which it does not know that they have
     ended; looked for only where there is an account."""
     server: Server = field(default_factory=Server)
@@ -115,8 +115,8 @@ class Settings:
     """What is logged."""
 
 
-def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
-    """What no single value can be checked for."""
+def _find_errors(settings: Settings) -> Iterator[tuple[str, str]]:
+    """Yield field and message of each error that involves more than a type."""
     yield from find_nats_errors(settings.nats)
     if not settings.listen.startswith(("http://", "unix:///")):
         yield "listen", "must be http://address:port or unix:///path"
@@ -140,16 +140,16 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "orphans.api_server", f"must begin with https://, or be {IN_CLUSTER}"
 
 
-_OVERLAY = SettingsLoader(Settings(), PREFIX, _mistakes)
+_OVERLAY = SettingsLoader(Settings(), PREFIX, _find_errors)
 
 
 def from_environment() -> Settings:
-    """The settings of this process."""
+    """Load the settings of this process."""
     return load(os.environ)
 
 
 def load(environment: Mapping[str, str]) -> Settings:
-    """The settings that a file and variables of the environment say."""
+    """Load settings from a file and environment variables."""
     path, text = environment.get(CONFIG_VARIABLE, ""), ""
     if path:
         with reading_file(path):
@@ -160,12 +160,14 @@ def load(environment: Mapping[str, str]) -> Settings:
     return settings
 
 
-def _in_cluster(orphans: Orphans, path: str, environment: Mapping[str, str]) -> Orphans:
-    """With what Kubernetes tells every pod about its API server."""
+def _in_cluster(
+    orphans: OrphanSettings, path: str, environment: Mapping[str, str]
+) -> OrphanSettings:
+    """Return the settings with what Kubernetes tells every pod about its API server."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
-        where = f"{path or WITHOUT_A_FILE}: orphans.api_server"
-        raise ConfigError(where, "this is no pod of a cluster: give the URL of the API server")
+        field_name = f"{path or WITHOUT_A_FILE}: orphans.api_server"
+        raise ConfigError(field_name, "this is no pod of a cluster: give the URL of the API server")
     host = f"[{host}]" if ":" in host else host
     return replace(
         orphans,
@@ -176,42 +178,42 @@ def _in_cluster(orphans: Orphans, path: str, environment: Mapping[str, str]) -> 
 
 
 def keys() -> tuple[Key, ...]:
-    """Every key, in the order of the dataclasses."""
+    """Return every key, in the order of the dataclasses."""
     return _OVERLAY.keys
 
 
 def variable(key: str) -> str:
-    """The variable that stands for a dotted key."""
+    """Return the environment variable of a dotted key."""
     return _OVERLAY.variable(key)
 
 
 def share_metrics(state_directory: str) -> None:
-    """Let several workers count into one directory; before prometheus_client is imported."""
+    """Make workers share a metrics directory; call it before importing prometheus_client."""
     if os.environ.get(METRICS_VARIABLE):
         return
     if not state_directory:
         os.environ[METRICS_VARIABLE] = tempfile.mkdtemp(prefix="interlink-metrics-")
         return
     directory = FilePath(state_directory, "metrics")
-    shutil.rmtree(directory, ignore_errors=True)  # what a killed plugin left
+    shutil.rmtree(directory, ignore_errors=True)  # of a killed plugin
     directory.mkdir(mode=0o700, parents=True)
     os.environ[METRICS_VARIABLE] = str(directory)
 
 
 def metrics_directory() -> str:
-    """Where several workers count; empty when there is but one."""
+    """Return the directory that workers share; empty if there is one worker."""
     return os.environ.get(METRICS_VARIABLE, "")
 
 
 def port_of(listen: str) -> str:
-    """The port of address:port; empty when it is nothing of the kind."""
+    """Return the port of address:port; empty if it is not valid."""
     host, _, port = listen.rpartition(":")
-    good = host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
-    return port if good else ""
+    is_valid = host and port.isascii() and port.isdecimal() and 0 < int(port) < 65536
+    return port if is_valid else ""
 
 
 def bind_address(listen: str) -> str:
-    """The address in the form of gunicorn."""
+    """Return the address in gunicorn's form."""
     if listen.startswith("unix://"):
         return "unix:" + listen[len("unix://") :]
     return listen[len("http://") :]

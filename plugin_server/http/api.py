@@ -1,4 +1,4 @@
-"""The HTTP interface: what interLink calls, and what Kubernetes and Prometheus call."""
+"""Routes of the HTTP interface, for interLink, Kubernetes and Prometheus."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def blueprint(service: Service, counters: Counters, pages: Pages) -> Blueprint:
-    """The routes; each of them takes bytes to a part of the service and its answer back."""
+    """Return the routes; each passes a body to a part of the service and returns the response."""
     api = Blueprint("interlink", __name__)
 
     @api.post("/create")
@@ -39,12 +39,12 @@ def blueprint(service: Service, counters: Counters, pages: Pages) -> Blueprint:
     @api.route("/status", methods=["GET", "POST"])
     def status() -> Response:
         with counters.call("status"):
-            return Response(service.statuses.answer(_body()), content_type=JSON)
+            return Response(service.statuses.respond(_body()), content_type=JSON)
 
     @api.route("/getLogs", methods=["GET", "POST"])
     def get_logs() -> Response:
         with counters.call("getLogs"):
-            log = service.logs.open(_body(), _is_there(service, request.environ))
+            log = service.logs.open(_body(), _is_connected(service, request.environ))
             return Response(log, content_type=TEXT)
 
     for path, page in pages.items():
@@ -53,7 +53,7 @@ def blueprint(service: Service, counters: Counters, pages: Pages) -> Blueprint:
 
 
 def _view(page: Callable[[], Page]) -> Callable[[], Response]:
-    """A page as Flask answers it."""
+    """Return a Flask view of a page."""
 
     def view() -> Response:
         status, content_type, content = page()
@@ -63,39 +63,40 @@ def _view(page: Callable[[], Page]) -> Callable[[], Response]:
 
 
 def _body() -> bytes:
-    """The body, of any method; it has been read (``front.py``)."""
+    """Return the body, of any method; ``front.py`` has read it."""
     body: bytes = request.environ["wsgi.input"].read()
     return body
 
 
-def answer_to(error: Exception) -> Response:
-    """One plain line for what went wrong, of which the log says more if nobody has foreseen it."""
+def error_response(error: Exception) -> Response:
+    """Return an error as one line of text; an unexpected one is logged with its traceback."""
     if isinstance(error, Refused):
-        return refused(error)
+        return plain_error(error)
     if isinstance(error, BridgeError):
-        return refused(Refused(503, f"the plugin cannot do it now: {error}"))
+        return plain_error(Refused(503, f"the plugin cannot do it now: {error}"))
     code, name = getattr(error, "code", None), getattr(error, "name", "")
-    if isinstance(code, int):  # one of Flask's own: an unknown path or method
-        return refused(Refused(code, name))
+    if isinstance(code, int):  # Flask's own: an unknown path or method
+        return plain_error(Refused(code, name))
     logger.error("a request failed", exc_info=error)
-    return refused(Refused(500, "the plugin has failed; its log says more"))
+    return plain_error(Refused(500, "the plugin has failed; its log says more"))
 
 
-def refused(error: Refused) -> Response:
-    """One plain line: interLink shows it to the user."""
+def plain_error(error: Refused) -> Response:
+    """Return the error as one line of text: interLink shows it to the user."""
     return Response(f"{error}\n", error.status, content_type=TEXT)
 
 
-def _is_there(service: Service, environ: dict[str, object]) -> Callable[[], bool]:
-    """Whether the client still reads: a follower that is gone says nothing while it is quiet.
+def _is_connected(service: Service, environ: dict[str, object]) -> Callable[[], bool]:
+    """Return a function that tells whether the client still reads.
 
-    When the plugin stops, its followers end; they follow again elsewhere.
+    A quiet log is not written, so that a closed connection would go unnoticed. When the plugin
+    stops, followed logs end; clients follow them again elsewhere.
     """
     client = environ.get("gunicorn.socket")
     if not isinstance(client, socket.socket):
         return lambda: not service.is_stopping()
 
-    def is_there() -> bool:
+    def is_connected() -> bool:
         try:
             ready = select.poll()
             ready.register(client, select.POLLIN)
@@ -105,4 +106,4 @@ def _is_there(service: Service, environ: dict[str, object]) -> Callable[[], bool
         except OSError:
             return False
 
-    return is_there
+    return is_connected

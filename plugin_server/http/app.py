@@ -1,4 +1,4 @@
-"""The Flask application, put together."""
+"""Factory of the Flask application."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from plugin_server.common.settings import Settings, metrics_directory
 from plugin_server.http import api, health
 from plugin_server.http.front import Front
 from plugin_server.service.metrics import Counters, Metrics
-from plugin_server.service.service import Counted, Service
+from plugin_server.service.service import CountCallbacks, Service
 from templates.program.health_server import Pages
 
 SERVICE, PAGES = "interlink", "interlink-health"
 
 
 def create_app(settings: Settings) -> Flask:
-    """The application; its service is started by the worker that serves it."""
+    """Return the application; the worker that serves it starts its service."""
     app = Flask("plugin_server", static_folder=None, template_folder=None)
     counters = Counters(watches_kubernetes=bool(settings.orphans.api_server))
-    counted = Counted(counters.connected, counters.orphan_cancelled, counters.end_written)
-    service = Service(settings, counted)
+    callbacks = CountCallbacks(counters.connected, counters.orphan_cancelled, counters.end_written)
+    service = Service(settings, callbacks)
     pages = health.pages(service, Metrics(counters, service, metrics_directory()))
     app.register_blueprint(api.blueprint(service, counters, pages))
-    app.register_error_handler(Exception, api.answer_to)
+    app.register_error_handler(Exception, api.error_response)
     app.wsgi_app = Front(  # type: ignore[method-assign]
         app.wsgi_app, settings.server, service.statuses, counters
     )
@@ -31,7 +31,7 @@ def create_app(settings: Settings) -> Flask:
 
 
 def service_of(app: Flask) -> Service:
-    """The service of an application."""
+    """Return the service of an application."""
     service = app.extensions[SERVICE]
     if not isinstance(service, Service):
         raise TypeError(SERVICE)
@@ -39,6 +39,6 @@ def service_of(app: Flask) -> Service:
 
 
 def health_pages_of(app: Flask) -> Pages:
-    """The pages of an application for probes and Prometheus."""
+    """Return the pages of an application for probes and Prometheus."""
     pages: Pages = app.extensions[PAGES]
     return pages

@@ -1,4 +1,4 @@
-"""Bodies of requests, limited while they are read: no client may take the memory of all others."""
+"""Request bodies, limited while they are read: no client may use up the memory."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from plugin_server.common.errors import Refused
 
-AT_ONCE = 1024 * 1024
+PIECE_BYTES = 1024 * 1024
 
 
 class TooLarge(Refused):
-    """The body is larger than interLink's may be."""
+    """Request body above the limit."""
 
     def __init__(self, limit: int) -> None:
         size = f"{limit // 1024**2} MiB" if limit else "nothing"
@@ -19,22 +19,22 @@ class TooLarge(Refused):
 
 
 def read_body(environ: Mapping[str, Any], limit: int) -> bytes:
-    """Return the body; raises ``TooLarge`` as soon as it is known to be more than ``limit``.
+    """Return the body; raises ``TooLarge`` as soon as it exceeds ``limit``.
 
-    One that says its length is refused by that, one in chunks at the first byte too many.
+    One with a Content-Length is rejected by that, a chunked one at the first byte too many.
     """
     stream, length = environ["wsgi.input"], int(environ.get("CONTENT_LENGTH") or 0)
     if length > limit:
-        if length <= 2 * limit:  # who is still sending would not see the answer
-            while stream.read(AT_ONCE):
+        if length <= 2 * limit:  # a client that is still sending would not read the response
+            while stream.read(PIECE_BYTES):
                 pass
         raise TooLarge(limit)
     pieces: list[bytes] = []
-    left = limit + 1
-    while left > 0:
-        piece = stream.read(min(left, AT_ONCE))
+    remaining = limit + 1
+    while remaining > 0:
+        piece = stream.read(min(remaining, PIECE_BYTES))
         if not piece:
             return b"".join(pieces)
         pieces.append(piece)
-        left -= len(piece)
+        remaining -= len(piece)
     raise TooLarge(limit)

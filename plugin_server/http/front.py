@@ -1,7 +1,7 @@
-"""What stands before Flask: it reads bodies, and answers the statuses that are known.
+"""WSGI middleware before Flask: reads bodies, and answers status requests from the cache.
 
-The virtual kubelet asks for one pod after the other, so the time of one known status limits how
-many pods a node can have; Flask's way to a view takes longer than all the rest of it.
+The virtual kubelet requests one pod after the other, so the time of one cached status limits how
+many pods a node can have; Flask's way to a view takes longer than all the rest.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any, Callable
 
 from plugin_server.common.settings import Server
 from plugin_server.http.bodies import TooLarge, read_body
-from plugin_server.pods.status import Statuses
+from plugin_server.pods.status import StatusRequests
 from plugin_server.service.metrics import Counters
 
 MIB = 1024 * 1024
 STATUS_PATH = "/status"
-OTHER_BODY = 16 * MIB
+OTHER_BODY_LIMIT = 16 * MIB
 ENDPOINTS = {"/create": "create", STATUS_PATH: "status", "/delete": "delete", "/getLogs": "getLogs"}
 
 Environment = dict[str, Any]
@@ -27,16 +27,20 @@ Application = Callable[[Environment, StartResponse], Iterable[bytes]]
 
 
 class Front:
-    """A WSGI application before another one."""
+    """WSGI middleware before the Flask application."""
 
     def __init__(
-        self, application: Application, settings: Server, statuses: Statuses, counters: Counters
+        self,
+        application: Application,
+        settings: Server,
+        statuses: StatusRequests,
+        counters: Counters,
     ) -> None:
         self._application = application
         self._statuses = statuses
         self._counters = counters
         self._limits = {
-            **dict.fromkeys(ENDPOINTS, OTHER_BODY),
+            **dict.fromkeys(ENDPOINTS, OTHER_BODY_LIMIT),
             "/create": settings.largest_create_mib * MIB,
         }
 
@@ -48,19 +52,19 @@ class Front:
         except TooLarge as error:
             if path in ENDPOINTS:
                 self._counters.count(ENDPOINTS[path], "refused", start)
-            return _answer(
+            return _respond(
                 start_response, "413 Content Too Large", "text/plain", f"{error}\n".encode()
             )
         if path == STATUS_PATH and environ["REQUEST_METHOD"] in ("GET", "POST"):
-            known = self._statuses.known(body)
-            if known is not None:
+            cached = self._statuses.cached_response(body)
+            if cached is not None:
                 self._counters.count("status", "ok", start)
-                return _answer(start_response, "200 OK", "application/json", known)
+                return _respond(start_response, "200 OK", "application/json", cached)
         environ["wsgi.input"] = io.BytesIO(body)
         return self._application(environ, start_response)
 
 
-def _answer(start_response: StartResponse, status: str, kind: str, content: bytes) -> tuple[bytes]:
+def _respond(start_response: StartResponse, status: str, kind: str, content: bytes) -> tuple[bytes]:
     headers = [("Content-Type", kind), ("Content-Length", str(len(content)))]
     start_response(status, headers)
     return (content,)

@@ -1,4 +1,4 @@
-"""The pages for who watches the plugin: probes and Prometheus."""
+"""Pages for probes and Prometheus."""
 
 from __future__ import annotations
 
@@ -8,17 +8,21 @@ from templates.program.health_server import Page, Pages, line
 
 
 def pages(service: Service, metrics: Metrics) -> Pages:
-    """Return them by path."""
+    """Return the pages by path."""
 
     def healthz() -> Page:
-        alive = service.is_alive()
-        words = "ok" if alive else "the loop, or its connection to NATS, does not answer"
-        return line(200 if alive else 503, words)
+        is_alive = service.is_alive()
+        message = "ok" if is_alive else "the loop, or its connection to NATS, does not answer"
+        return line(200 if is_alive else 503, message)
 
     def readyz() -> Page:
-        ready = service.is_ready()
-        words = "ok" if ready else f"not connected to NATS: {service.gateway.trouble or 'silent'}"
-        return line(200 if ready else 503, words)
+        is_ready = service.is_ready()
+        message = (
+            "ok"
+            if is_ready
+            else f"not connected to NATS: {service.gateway.connection_error or 'silent'}"
+        )
+        return line(200 if is_ready else 503, message)
 
     def metrics_page() -> Page:
         return Page(200, metrics.content_type, metrics.page())

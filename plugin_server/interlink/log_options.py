@@ -1,4 +1,4 @@
-"""What interLink says about the log that it wants."""
+"""Log options in interLink's requests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from templates.common.names import check_uid, is_label, job_name
 from templates.common.validation import flag_at, object_at, text_at
 
 _NO_TIME = "0001-01-01T00:00:00Z"  # Go's zero time
-LARGEST = 2**63 - 1
+MAX_COUNT = 2**63 - 1
 
 
 class LogOptions(NamedTuple):
-    """One container's log, and how much of it."""
+    """Container whose log is requested, and how much of it."""
 
     uid: str
     job: str
@@ -30,24 +30,24 @@ class LogOptions(NamedTuple):
     since_ms: int
 
 
-def read(body: bytes, now_ms: int) -> LogOptions:
-    """The options in a request; raises ``Malformed``."""
+def read_log_options(body: bytes, now_ms: int) -> LogOptions:
+    """Return the options in a request; raises ``Malformed``."""
     raw = decode(body)
     if type(raw) is not dict:
         raise Malformed("the request must be an object")
     try:
-        return _read(raw, now_ms)
+        return _options_of(raw, now_ms)
     except PodRejected as error:
         raise Malformed(str(error)) from None
 
 
-def _read(raw: Mapping[str, Any], now_ms: int) -> LogOptions:
+def _options_of(raw: Mapping[str, Any], now_ms: int) -> LogOptions:
     uid = check_uid("PodUID", raw.get("PodUID"))
     container = text_at(raw, "ContainerName", "request")
     if not is_label(container):
         raise PodRejected("ContainerName", "cannot be the name of a container")
     options = object_at(raw, "Opts", "request")
-    tail, seconds = (_count(options, key) for key in ("Tail", "SinceSeconds"))
+    tail, seconds = (_read_count(options, key) for key in ("Tail", "SinceSeconds"))
     since_ms = _time_ms(text_at(options, "SinceTime", "Opts"))
     if seconds:
         since_ms = max(now_ms - seconds * 1000, 0)
@@ -56,7 +56,7 @@ def _read(raw: Mapping[str, Any], now_ms: int) -> LogOptions:
         job=job_name(text_at(raw, "PodName", "request"), uid),
         container=container,
         tail=tail or -1,
-        limit=_count(options, "Bytes"),
+        limit=_read_count(options, "Bytes"),
         timestamps=bool(flag_at(options, "Timestamps", "Opts")),
         follow=bool(flag_at(options, "Follow", "Opts")),
         previous=bool(flag_at(options, "Previous", "Opts")),
@@ -64,9 +64,9 @@ def _read(raw: Mapping[str, Any], now_ms: int) -> LogOptions:
     )
 
 
-def _count(options: Mapping[str, Any], key: str) -> int:
+def _read_count(options: Mapping[str, Any], key: str) -> int:
     value = options.get(key) or 0
-    if type(value) is not int or not 0 <= value <= LARGEST:
+    if type(value) is not int or not 0 <= value <= MAX_COUNT:
         raise PodRejected(f"Opts.{key}", "must be a whole number of at least 0")
     return value
 

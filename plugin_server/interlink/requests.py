@@ -1,7 +1,7 @@
-"""The pods in the bodies of status and delete requests: the few fields that matter, checked.
+"""Pods in the bodies of status and delete requests: the few fields that matter, checked.
 
-They carry the virtual kubelet's own copy of a pod, with values in clear; nothing is kept of it but
-what stands here.
+The bodies hold the virtual kubelet's own copy of a pod, with secrets in clear; only these fields
+are kept.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from templates.common.names import check_token, check_uid, pool_of_value
 from templates.common.validation import number_at, object_at, objects_at, text_at, text_map_at
 
 
-class Listed(NamedTuple):
-    """A container of the pod's spec."""
+class ContainerSpec(NamedTuple):
+    """Container of a pod's spec."""
 
     name: str
     image: str
     sidecar: bool
 
 
-class Shown(NamedTuple):
-    """What the virtual kubelet says of a container already."""
+class ReportedStatus(NamedTuple):
+    """Status of a container that the virtual kubelet has already."""
 
     state: str  # the key below "state": waiting, running, terminated, or nothing
     exit_code: int
@@ -35,71 +35,71 @@ class Shown(NamedTuple):
     message: str
 
 
-NOTHING = Shown("", 0, "", "", "")
+NOT_REPORTED = ReportedStatus("", 0, "", "", "")
 
 
-class Asked(NamedTuple):
-    """A pod whose status is asked for, or that is to be deleted."""
+class RequestedPod(NamedTuple):
+    """Pod of a status or delete request."""
 
     uid: str
     name: str
     namespace: str
-    adopted: bool  # the virtual kubelet has had an answer to a create of it
+    adopted: bool  # the virtual kubelet has received the response to its create
     deleting: bool
-    pool: str  # that it names; empty if it names none, or what cannot be one
+    pool: str  # that it names; empty if none, or not valid
     restart_policy: str
-    inits: tuple[Listed, ...]
-    mains: tuple[Listed, ...]
-    shown: tuple[tuple[str, Shown], ...]  # by name of container
+    inits: tuple[ContainerSpec, ...]
+    mains: tuple[ContainerSpec, ...]
+    reported: tuple[tuple[str, ReportedStatus], ...]  # by name of container
 
     @property
-    def shown_of(self) -> dict[str, Shown]:
-        """What is shown of each container."""
-        return dict(self.shown)
+    def reported_by_name(self) -> dict[str, ReportedStatus]:
+        """Return the reported status of each container by name."""
+        return dict(self.reported)
 
 
 def decode(body: bytes) -> Any:
-    """The JSON of a request."""
+    """Return the JSON of a request; raises ``Malformed``."""
     try:
         return load_json(body)
     except (ValueError, RecursionError) as error:
         raise Malformed(f"the request is not JSON: {error}") from None
 
 
-def read(raw: object, where: str = "pod") -> Asked:
-    """The pod; raises ``Malformed`` with one line."""
+def read_pod(raw: object, field: str = "pod") -> RequestedPod:
+    """Return the pod; raises ``Malformed``."""
     if type(raw) is not dict:
-        raise Malformed(f"{where}: must be an object")
+        raise Malformed(f"{field}: must be an object")
     try:
-        return _read(raw, where)
+        return _read_pod(raw, field)
     except PodRejected as error:
         raise Malformed(str(error)) from None
 
 
-def _read(raw: Mapping[str, Any], where: str) -> Asked:
-    metadata, spec = object_at(raw, "metadata", where), object_at(raw, "spec", where)
-    annotations = text_map_at(metadata, "annotations", f"{where}.metadata")
-    status = object_at(raw, "status", where)
-    tolerations = objects_at(spec, "tolerations", f"{where}.spec")
-    return Asked(
-        uid=check_uid(f"{where}.metadata.uid", metadata.get("uid")),
-        name=text_at(metadata, "name", f"{where}.metadata"),
-        namespace=text_at(metadata, "namespace", f"{where}.metadata"),
+def _read_pod(raw: Mapping[str, Any], field: str) -> RequestedPod:
+    metadata, spec = object_at(raw, "metadata", field), object_at(raw, "spec", field)
+    annotations = text_map_at(metadata, "annotations", f"{field}.metadata")
+    status = object_at(raw, "status", field)
+    tolerations = objects_at(spec, "tolerations", f"{field}.spec")
+    return RequestedPod(
+        uid=check_uid(f"{field}.metadata.uid", metadata.get("uid")),
+        name=text_at(metadata, "name", f"{field}.metadata"),
+        namespace=text_at(metadata, "namespace", f"{field}.metadata"),
         adopted=JOB_ID in annotations,
         deleting=bool(metadata.get("deletionTimestamp")),
-        pool=_pool(tolerations, annotations),
-        restart_policy=text_at(spec, "restartPolicy", f"{where}.spec", "Always"),
-        inits=_listed(spec, "initContainers", where),
-        mains=_listed(spec, "containers", where),
-        shown=(
-            *_shown(status, "initContainerStatuses", where),
-            *_mains_shown(status, where),
+        pool=_pool_or_empty(tolerations, annotations),
+        restart_policy=text_at(spec, "restartPolicy", f"{field}.spec", "Always"),
+        inits=_container_specs(spec, "initContainers", field),
+        mains=_container_specs(spec, "containers", field),
+        reported=(
+            *_reported(status, "initContainerStatuses", field),
+            *_reported_mains(status, field),
         ),
     )
 
 
 def named_pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
-    """The pool that a pod asks for by its toleration, else by its annotation; or none."""
+    """Return the pool in a pod's toleration, or in its annotation; empty if none."""
     for toleration in tolerations:
         if toleration.get("key") == POOL_TOLERATION and toleration.get("value"):
             return pool_of_value(toleration["value"], f"toleration {POOL_TOLERATION}")
@@ -108,8 +108,8 @@ def named_pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
     return ""
 
 
-def _pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
-    """A pod that names what cannot be a pool was refused, and is asked for all the same."""
+def _pool_or_empty(tolerations: Any, annotations: Mapping[str, str]) -> str:
+    """Return the pool; empty for a pod that was rejected because its pool is not valid."""
     try:
         return named_pool(tolerations, annotations)
     except PodRejected:
@@ -117,7 +117,7 @@ def _pool(tolerations: Any, annotations: Mapping[str, str]) -> str:
 
 
 def grace_period(raw: Mapping[str, Any]) -> Optional[int]:
-    """What a delete says about the time between TERM and KILL; None: nothing."""
+    """Return the seconds between TERM and KILL in a delete request; None if not given."""
     metadata = raw.get("metadata")
     try:
         return number_at(metadata, "deletionGracePeriodSeconds", "pod") if metadata else None
@@ -125,57 +125,63 @@ def grace_period(raw: Mapping[str, Any]) -> Optional[int]:
         return None
 
 
-def _listed(spec: Mapping[str, Any], key: str, where: str) -> tuple[Listed, ...]:
+def _container_specs(spec: Mapping[str, Any], key: str, field: str) -> tuple[ContainerSpec, ...]:
     if spec.get(key) is None:
         return ()
-    place = f"{where}.spec.{key}"
+    list_field = f"{field}.spec.{key}"
     return tuple(
-        Listed(
-            text_at(entry, "name", place),
-            text_at(entry, "image", place),
+        ContainerSpec(
+            text_at(entry, "name", list_field),
+            text_at(entry, "image", list_field),
             entry.get("restartPolicy") == "Always",
         )
-        for entry in objects_at(spec, key, f"{where}.spec")
+        for entry in objects_at(spec, key, f"{field}.spec")
     )
 
 
-def _shown(status: Mapping[str, Any], key: str, where: str) -> list[tuple[str, Shown]]:
+def _reported(status: Mapping[str, Any], key: str, field: str) -> list[tuple[str, ReportedStatus]]:
     if not status.get(key):
         return []
-    place = f"{where}.status.{key}"
+    list_field = f"{field}.status.{key}"
     return [
-        (text_at(entry, "name", place), _state(object_at(entry, "state", place), place))
-        for entry in objects_at(status, key, f"{where}.status")
+        (
+            text_at(entry, "name", list_field),
+            _reported_status(object_at(entry, "state", list_field), list_field),
+        )
+        for entry in objects_at(status, key, f"{field}.status")
     ]
 
 
-def _mains_shown(status: Mapping[str, Any], where: str) -> list[tuple[str, Shown]]:
-    """What it says of main containers, but for what it has made up.
+def _reported_mains(status: Mapping[str, Any], field: str) -> list[tuple[str, ReportedStatus]]:
+    """Return the reported statuses of main containers, without those that are made up.
 
-    Before 0.6 they run as soon as it has sent the pod, which is Pending; one that we have said to
-    run makes the pod Running.
+    Before 0.6 they are running as soon as the virtual kubelet has sent the pod, which is Pending; a
+    container that we have reported as running makes the pod Running.
     """
-    found = _shown(status, "containerStatuses", where)
+    found = _reported(status, "containerStatuses", field)
     if status.get("phase") != "Pending":
         return found
-    return [(name, NOTHING if shown.state == "running" else shown) for name, shown in found]
+    return [
+        (name, NOT_REPORTED if reported.state == "running" else reported)
+        for name, reported in found
+    ]
 
 
-def _state(state: Mapping[str, Any], where: str) -> Shown:
-    """Terminated counts more than waiting, and that more than running, as interLink has it."""
+def _reported_status(state: Mapping[str, Any], field: str) -> ReportedStatus:
+    """Return the reported status; of several states, interLink's order of precedence decides."""
     for kind in ("terminated", "waiting", "running"):
         if type(state.get(kind)) is dict:
             break
     else:
-        return NOTHING
+        return NOT_REPORTED
     if kind != "terminated":
-        return Shown(kind, 0, "", "", "")
+        return ReportedStatus(kind, 0, "", "", "")
     end = state["terminated"]
     code = end.get("exitCode")
-    return Shown(
+    return ReportedStatus(
         kind,
         code if type(code) is int else 0,
-        text_at(end, "startedAt", where),
-        text_at(end, "finishedAt", where),
-        text_at(end, "message", where),
+        text_at(end, "startedAt", field),
+        text_at(end, "finishedAt", field),
+        text_at(end, "message", field),
     )

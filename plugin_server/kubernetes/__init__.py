@@ -1,4 +1,4 @@
-"""What the plugin reads from and writes to Kubernetes: orphans, and terminal statuses.
+"""The plugin's use of the Kubernetes API: orphans, and terminal statuses.
 
 Runs in threads of its own, which poll.
 

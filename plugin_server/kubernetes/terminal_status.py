@@ -1,13 +1,13 @@
-"""Ends that Kubernetes never hears of: the plugin writes them down itself, if its account may.
+"""Terminal statuses that Kubernetes misses: the plugin writes them, if its account may.
 
-interLink's virtual kubelet asks how a pod is doing until it hears that it has ended, and then never
-again. What it writes down then may be lost (docs/limits.md): it puts the state that Kubernetes had
-over the one that it is about to write, and in the first seconds of its life it writes none. Such a
-pod is Pending or Running for ever, its Job never done and its quota never free.
+interLink's virtual kubelet requests the status of a pod until it has ended, and then never again.
+Its last update may be lost (docs/limits.md): it overwrites the status that it is about to write
+with the one that Kubernetes had, and in its first seconds it writes none. Such a pod is Pending or
+Running for ever, its Job is never complete and its quota never free.
 
-So an end that is old enough, of a pod that Kubernetes still lists among those that have not ended,
-is written into the status of that pod, as the virtual kubelet does it. Nothing else of a pod is
-changed, and nothing at all when the pod has changed since it was read.
+So when a job ended long enough ago, and Kubernetes still lists its pod as not ended, the plugin
+patches the status of the pod as the virtual kubelet would. It changes nothing else, and nothing at
+all when the pod has changed since it was read.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ from collections.abc import Mapping
 from typing import Any, Callable
 
 from plugin_server.common.errors import Malformed
-from plugin_server.common.periodic_thread import Looking
-from plugin_server.interlink.requests import Asked, read
-from plugin_server.interlink.responses import pod_status, stamp
-from plugin_server.kubernetes.client import ANSWERS_AGAIN, Cluster, PodChanged
-from plugin_server.state.job_table import StatesTable
+from plugin_server.common.periodic_thread import Poller
+from plugin_server.interlink.requests import RequestedPod, read_pod
+from plugin_server.interlink.responses import format_time, pod_status
+from plugin_server.kubernetes.client import ANSWERS_AGAIN, PodApi, PodChanged
+from plugin_server.state.job_table import JobTable
 from plugin_server.state.pending_deletes import Deletions
 from templates.job.status import ENDED, JobStatus
 
 logger = logging.getLogger(__name__)
 
-OVER = ("Succeeded", "Failed")
-WORDS = "written by the plugin: interLink's virtual kubelet had not written down that it ended"
+ENDED_PHASES = ("Succeeded", "Failed")
+MESSAGE = "written by the plugin: interLink's virtual kubelet had not written down that it ended"
 Json = Mapping[str, Any]
 
 
-class UnwrittenEnds:
-    """Looks for such pods, and writes down their ends."""
+class TerminalStatusWriter:
+    """Writer of the terminal statuses of pods for which interLink has not written one."""
 
     def __init__(
         self,
-        cluster: Cluster,
+        api: PodApi,
         after_s: float,
-        table: StatesTable,
+        table: JobTable,
         deletions: Deletions,
-        origin: Callable[[], str],  # of this cluster's jobs; empty as long as it is not known
-        on_written: Callable[[str], object],  # told the pool
+        origin: Callable[[], str],  # uid of this cluster; empty until it is known
+        on_written: Callable[[str], object],  # called with the pool
     ) -> None:
-        self._cluster = cluster
+        self._api = api
         self._after_s = after_s
         self._table = table
         self._deletions = deletions
         self._origin = origin
-        self._since: dict[str, float] = {}  # uid -> when it was first known that it has ended
+        self._since: dict[str, float] = {}  # uid -> when it was first known to have ended
         self._written: set[str] = set()
         pause_s = max(after_s / 4, 0.5)
-        self.looking = Looking("ends", self.look, lambda: pause_s, ANSWERS_AGAIN)
+        self.poller = Poller("ends", self.look, lambda: pause_s, ANSWERS_AGAIN)
         self._on_written = on_written
 
     def look(self) -> None:
-        """Write down what is due; raises ``ClusterError``."""
+        """Write the statuses that are due; raises ``PodApiError``."""
         due = self._due()
         if not due:
             return
-        unended = self._cluster.unended_pods()
+        unended = self._api.list_unended_pod_uids()
         self._written.update(due.keys() - unended)
         for uid, (pool, job) in due.items():
-            if uid in unended and not self.looking.is_over:
+            if uid in unended and not self.poller.is_stopping:
                 self._write(pool, job)
 
     def _due(self) -> dict[str, tuple[str, JobStatus]]:
-        """Jobs that ended long enough ago, and of which nobody knows yet that Kubernetes knows."""
+        """Return jobs that ended long enough ago and may not have ended in Kubernetes, by uid."""
         origin, now = self._origin(), time.monotonic()
         ended = {
             job.uid: (pool, job)
@@ -84,49 +84,49 @@ class UnwrittenEnds:
         }
 
     def _write(self, pool: str, job: JobStatus) -> None:
-        pod = self._cluster.pod(job.namespace, job.pod)
+        pod = self._api.read_pod(job.namespace, job.pod)
         try:
-            asked = read(pod or {})
+            requested = read_pod(pod or {})
         except Malformed:
-            return  # it is gone
+            return  # it does not exist any more
         phase = (pod or {}).get("status", {}).get("phase")
-        if asked.uid != job.uid or asked.deleting or phase in OVER:
-            return  # it is another one, or its virtual kubelet has been quicker
-        status = ended_status(pod or {}, asked, job)
+        if requested.uid != job.uid or requested.deleting or phase in ENDED_PHASES:
+            return  # another pod of that name, or it has ended by now
+        status = ended_status(pod or {}, requested, job)
         try:
-            self._cluster.write_status(pod or {}, status)
+            self._api.write_status(pod or {}, status)
         except PodChanged:
-            return  # what it is now is seen by the next look
-        words = "%s: pod %s/%s has ended as %s, %s"
-        told = (job.job, job.namespace, job.pod, status["phase"], WORDS)
-        logger.warning(words, *told, extra={"job": job.job})
+            return  # the next round reads it again
+        message = "%s: pod %s/%s has ended as %s, %s"
+        arguments = (job.job, job.namespace, job.pod, status["phase"], MESSAGE)
+        logger.warning(message, *arguments, extra={"job": job.job})
         self._written.add(job.uid)
         self._on_written(pool)
 
 
-def ended_status(pod: Json, asked: Asked, job: JobStatus) -> dict[str, Any]:
-    """What the virtual kubelet would have written of a job that has ended."""
-    told = pod_status(asked, job)
-    inits, mains = told["initContainers"], told["containers"]
+def ended_status(pod: Json, requested: RequestedPod, job: JobStatus) -> dict[str, Any]:
+    """Return the status that the virtual kubelet would have written for an ended job."""
+    response = pod_status(requested, job)
+    inits, mains = response["initContainers"], response["containers"]
     codes = [entry["state"]["terminated"]["exitCode"] for entry in (*inits, *mains)]
     code = next(filter(None, reversed(codes)), 0)
-    shown = pod["status"]
-    at = stamp(int(time.time() * 1000))
+    before = pod["status"]
+    at = format_time(int(time.time() * 1000))
     ready = {"status": "False", "reason": "PodCompleted", "lastTransitionTime": at}
     return {
         "phase": "Failed" if code else "Succeeded",
         "reason": _reason(code),
-        "message": WORDS,
-        "initContainerStatuses": _all(shown.get("initContainerStatuses"), inits),
-        "containerStatuses": _all(shown.get("containerStatuses"), mains),
+        "message": MESSAGE,
+        "initContainerStatuses": _merge(before.get("initContainerStatuses"), inits),
+        "containerStatuses": _merge(before.get("containerStatuses"), mains),
         "conditions": [{"type": name, **ready} for name in ("Ready", "ContainersReady")],
     }
 
 
-def _all(shown: Any, told: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What was shown, with what is told now in its place or behind it."""
-    entries = {entry["name"]: entry for entry in (*(shown or ()), *told)}
-    for entry in told:
+def _merge(before: Any, ended: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return container statuses, with those of ended containers replaced or appended."""
+    entries = {entry["name"]: entry for entry in (*(before or ()), *ended)}
+    for entry in ended:
         end = entry["state"]["terminated"]
         entries[entry["name"]] = {
             **entry,

@@ -1,6 +1,6 @@
-"""All that runs in the thread that owns the asyncio loop and the connection to NATS.
+"""Code of the thread that owns the asyncio loop and the connection to NATS.
 
-Coroutines and callbacks of the loop, and the bridge by which other threads reach them. Nothing here
+Coroutines and callbacks of the loop, and the bridge by which other threads call them. Nothing here
 blocks.
 
 Touches: clock, log, loop, nats, random, threads.

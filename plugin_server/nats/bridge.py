@@ -1,4 +1,4 @@
-"""The one thread that owns the asyncio loop; every other thread hands coroutines over to it."""
+"""Bridge from other threads to the one thread that owns the asyncio loop."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ Result = TypeVar("Result")
 
 
 class BridgeError(InterlinkNatsError):
-    """The loop did not do it: it is not there, or had no time for it."""
+    """Call that the loop has not completed: it is not running, or timed out."""
 
 
 class Bridge:
-    """A loop in a thread, from ``start`` to ``stop``."""
+    """Event loop in a thread, from ``start`` to ``stop``."""
 
     def __init__(self) -> None:
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Start the thread; returns when its loop runs."""
-        running = threading.Event()
+        """Start the thread; return when its loop runs."""
+        started = threading.Event()
         loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
-            target=self._run, args=(loop, running), name="asyncio", daemon=True
+            target=self._run, args=(loop, started), name="asyncio", daemon=True
         )
         self._thread.start()
-        running.wait()
+        started.wait()
         self._loop = loop
 
-    def call(self, work: Coroutine[Any, Any, Result], timeout_s: float) -> Result:
-        """Run a coroutine there and wait for its result; it is cancelled when the time is over."""
+    def call(self, coroutine: Coroutine[Any, Any, Result], timeout_s: float) -> Result:
+        """Run a coroutine in the loop and return its result; cancel it after the timeout."""
         loop = self._loop
         if loop is None:
-            work.close()
+            coroutine.close()
             raise BridgeError("the loop is not running")
         if threading.current_thread() is self._thread:
-            work.close()
+            coroutine.close()
             raise BridgeError("would wait for itself")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
         try:
             return future.result(timeout_s)
         except concurrent.futures.CancelledError:
@@ -59,11 +59,11 @@ class Bridge:
             raise BridgeError(f"not done within {timeout_s:g} s") from None
 
     def ping(self, timeout_s: float) -> None:
-        """Return when the loop has answered; raises ``BridgeError`` if it does not in time."""
+        """Wait until the loop responds; raises ``BridgeError`` after the timeout."""
         self.call(asyncio.sleep(0), timeout_s)
 
-    def soon(self, callback: Callable[[], object]) -> bool:
-        """Have something called in the loop's thread; return whether there is one."""
+    def call_soon(self, callback: Callable[[], object]) -> bool:
+        """Schedule a callback in the loop's thread; return whether there is one."""
         loop = self._loop
         if loop is None:
             return False
@@ -71,7 +71,7 @@ class Bridge:
         return True
 
     def stop(self) -> None:
-        """Cancel what still runs, and end the thread."""
+        """Cancel all tasks, and end the thread."""
         loop, self._loop = self._loop, None
         if loop is None or self._thread is None:
             return
@@ -79,9 +79,9 @@ class Bridge:
         self._thread.join(STOP_TIMEOUT_S)
 
     @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop, running: threading.Event) -> None:
+    def _run(loop: asyncio.AbstractEventLoop, started: threading.Event) -> None:
         asyncio.set_event_loop(loop)
-        loop.call_soon(running.set)
+        loop.call_soon(started.set)
         try:
             loop.run_forever()
         finally:
@@ -91,5 +91,5 @@ class Bridge:
             with contextlib.suppress(asyncio.TimeoutError):
                 ended = asyncio.gather(*tasks, return_exceptions=True)
                 loop.run_until_complete(asyncio.wait_for(ended, STOP_TIMEOUT_S / 2))
-            loop.run_until_complete(asyncio.sleep(0))  # connections that were closed say goodbye
+            loop.run_until_complete(asyncio.sleep(0))  # for closed connections to finish
             loop.close()

@@ -1,4 +1,4 @@
-"""What is said on NATS: the only module that names subjects, and knows the connection."""
+"""Requests and subscriptions on NATS: the only module with subjects and the connection."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from templates.protocol.publications import (
     read_status_update,
 )
 
-Heard = Callable[[Any], None]
+Handler = Callable[[Any], None]
 NextMessage = Callable[[float], Awaitable[bytes]]
 
 
 class Gateway:
-    """Requests to submitters, and what they publish; all of it in the loop's thread."""
+    """Requests to submitters, and their publications; lives in the loop's thread."""
 
     def __init__(
         self,
@@ -56,18 +56,18 @@ class Gateway:
         self._on_resources = on_resources
         self._on_statuses = on_statuses
         self._link: Optional[Link] = None
-        self._keeper: Optional[asyncio.Task[None]] = None
+        self._link_task: Optional[asyncio.Task[None]] = None
         self._on_connected = on_connected
 
     async def start(self) -> None:
-        """Begin to connect; returns at once."""
+        """Start to connect; return at once."""
         link = Link(self._settings, self._root, self._connected)
-        self._hear(link, CONFIG, read_config, self._on_config)
-        self._hear(link, RESOURCES, read_resources, self._on_resources)
-        self._hear(link, STATUS, read_status_update, self._on_statuses)
+        self._subscribe(link, CONFIG, read_config, self._on_config)
+        self._subscribe(link, RESOURCES, read_resources, self._on_resources)
+        self._subscribe(link, STATUS, read_status_update, self._on_statuses)
         self._link = link
         await link.start()
-        self._keeper = asyncio.ensure_future(link.ended())
+        self._link_task = asyncio.ensure_future(link.ended())
 
     async def stop(self) -> None:
         """Close the connection."""
@@ -78,12 +78,12 @@ class Gateway:
         self._on_connected()
         await self.hello()
 
-    def _hear(
-        self, link: Link, kind: str, read: Callable[[Mapping[str, Any], str], Any], heard: Heard
+    def _subscribe(
+        self, link: Link, kind: str, read: Callable[[Mapping[str, Any], str], Any], handler: Handler
     ) -> None:
         async def handle(request: Request) -> None:
             pool = subjects.parse(self._root, request.subject).pool
-            heard(read(await request.message(pool), pool))
+            handler(read(await request.message(pool), pool))
 
         link.subscribe(subjects.subject(self._root, kind, ANY), handle)
 
@@ -91,66 +91,66 @@ class Gateway:
 
     @property
     def link(self) -> Link:
-        """The connection; raises ``NotConnected`` before ``start``."""
+        """Return the connection; raises ``NotConnected`` before ``start``."""
         if self._link is None:
             raise NotConnected("the plugin is starting")
         return self._link
 
     @property
     def is_connected(self) -> bool:
-        """Whether there is a connection, as far as is known."""
+        """Return whether there is a connection, as far as is known."""
         return self._link is not None and self._link.is_connected
 
     @property
-    def is_kept(self) -> bool:
-        """Whether the connection is still made again whenever it breaks."""
-        return self._keeper is not None and not self._keeper.done()
+    def is_link_running(self) -> bool:
+        """Return whether the connection is still restored when it breaks."""
+        return self._link_task is not None and not self._link_task.done()
 
     @property
     def silent_s(self) -> float:
-        """Seconds since the server last answered."""
+        """Return the seconds since the server last responded."""
         return self._link.silent_s if self._link is not None else float("inf")
 
     @property
-    def trouble(self) -> str:
-        """Why there is no connection; empty when there is one."""
+    def connection_error(self) -> str:
+        """Return why there is no connection; empty if there is one."""
         return self._link.error if self._link is not None else "the plugin is starting"
 
-    # --- speaking -----------------------------------------------------------------------------
+    # --- requests -----------------------------------------------------------------------------
 
     async def hello(self) -> None:
-        """Ask every submitter to say what it has."""
+        """Request every submitter to publish its state."""
         await self.link.publish(subjects.subject(self._root, HELLO), {})
 
     async def create(
         self, pool: str, jobs: Sequence[Job], timeout_s: float
     ) -> list[Optional[Refusal]]:
-        """Have jobs run; None for each that is journaled at the site."""
-        where = subjects.subject(self._root, CREATE, pool)
-        answer = await self.link.request(pool, where, messages.write_create(jobs), timeout_s)
-        return messages.read_outcomes(answer, len(jobs))
+        """Submit jobs; return None for each that is journaled at the site."""
+        subject = subjects.subject(self._root, CREATE, pool)
+        reply = await self.link.request(pool, subject, messages.write_create(jobs), timeout_s)
+        return messages.read_outcomes(reply, len(jobs))
 
     async def delete(self, pool: str, delete: Delete, timeout_s: float) -> Optional[Refusal]:
-        """Have a job ended; None when the site will see to it, whatever happens."""
-        where = subjects.subject(self._root, DELETE, pool, delete.name)
-        answer = await self.link.request(pool, where, messages.write_delete(delete), timeout_s)
-        return messages.read_refusal(answer)
+        """Request a delete; return None once the site has accepted responsibility."""
+        subject = subjects.subject(self._root, DELETE, pool, delete.name)
+        reply = await self.link.request(pool, subject, messages.write_delete(delete), timeout_s)
+        return messages.read_refusal(reply)
 
     async def query(self, pool: str, query: Query, timeout_s: float) -> StatusUpdate | Refusal:
-        """A page of states."""
-        where = subjects.subject(self._root, QUERY, pool)
-        answer = await self.link.request(pool, where, messages.write_query(query), timeout_s)
-        return messages.read_refusal(answer) or read_status_update(answer, pool)
+        """Return a page of states."""
+        subject = subjects.subject(self._root, QUERY, pool)
+        reply = await self.link.request(pool, subject, messages.write_query(query), timeout_s)
+        return messages.read_refusal(reply) or read_status_update(reply, pool)
 
     @contextlib.asynccontextmanager
     async def log_stream(
         self,
     ) -> AsyncIterator[tuple[Callable[[str, LogRequest], Awaitable[None]], NextMessage]]:
-        """Two functions: one that asks for a window of a log, one that waits for its messages."""
+        """Yield two functions: to request a window of a log, and to wait for its messages."""
         async with self.link.stream() as (inbox, next_message):
 
             async def ask(pool: str, request: LogRequest) -> None:
-                where = subjects.subject(self._root, LOGS, pool, request.job)
-                await self.link.publish_request(where, inbox, messages.write_log_request(request))
+                subject = subjects.subject(self._root, LOGS, pool, request.job)
+                await self.link.publish_request(subject, inbox, messages.write_log_request(request))
 
             yield ask, next_message

@@ -1,7 +1,7 @@
-"""A container's log, pulled from its site window by window.
+"""Reader of a container's log, which is fetched from its site window by window.
 
-A window is asked for while the one before it is written to the client, so that neither waits for
-the other and never more than two of them are in memory: a client that stops reading stops the site.
+A window is requested while the one before it is written to the client, so that neither waits for
+the other and at most two are in memory: a client that stops reading stops the site.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from templates.protocol.messages import (
 
 WINDOW = 4 * 1024 * 1024
 FOLLOW_WINDOW = 512 * 1024
-WAIT_S = 5  # how long a site may wait for something to say, when following
+WAIT_S = 5  # how long a site may wait for new output, when following
 MESSAGE_S = 5.0  # between two messages of a window, beyond that
-LONGEST_S = WAIT_S + 6 * MESSAGE_S  # for a window, as whoever waits for one sees it
-PAUSE_S = 1.0  # before a site is asked again
-PATIENCE_S = 10.0  # with a site that does not answer, for a log that is not followed
+LONGEST_S = WAIT_S + 6 * MESSAGE_S  # until a window is complete or has failed
+PAUSE_S = 1.0  # before a retry
+PATIENCE_S = 10.0  # of retries, for a log that is not followed
 
 
 class Window(NamedTuple):
-    """A part of a log."""
+    """Part of a log."""
 
     pieces: list[bytes]
     end: LogEnd
 
 
 class LogReader:
-    """One log being read; lives in the loop's thread."""
+    """Reader of one log; lives in the loop's thread."""
 
     def __init__(self, gateway: Gateway, pool: str, job: str, options: LogOptions) -> None:
         self._gateway = gateway
@@ -60,30 +60,30 @@ class LogReader:
             tail=options.tail,
             since_ms=options.since_ms,
         )
-        self._ahead: Optional[asyncio.Task[Window]] = None
+        self._prefetch: Optional[asyncio.Task[Window]] = None
         self._failing_since: Optional[float] = None
-        self.over = False
+        self.is_over = False
 
     async def next_window(self) -> list[bytes]:
-        """The next part of the log, perhaps an empty one; what comes after it is on its way."""
+        """Return the next part of the log, which may be empty; prefetch the one after it."""
         try:
-            window = await (self._ahead or asyncio.ensure_future(self._fetch()))
+            window = await (self._prefetch or asyncio.ensure_future(self._fetch()))
         except (LinkError, WireError) as error:
-            self._ahead = None
+            self._prefetch = None
             await self._wait_after(error)
             return []
         self._failing_since = None
         self._request = self._request._replace(cursor=window.end.cursor)
-        self.over = window.end.over
-        self._ahead = None if self.over else asyncio.ensure_future(self._fetch())
+        self.is_over = window.end.over
+        self._prefetch = None if self.is_over else asyncio.ensure_future(self._fetch())
         return window.pieces
 
     async def _wait_after(self, error: Exception) -> None:
-        """A follower waits for its site to return; others give up after some time."""
+        """Wait before a retry; give up after ``PATIENCE_S`` unless the log is followed."""
         now = asyncio.get_running_loop().time()
         self._failing_since = self._failing_since or now
         if isinstance(error, _LogRefused) and not error.refusal.retry:
-            self.over = True
+            self.is_over = True
             if error.refusal.code != UNKNOWN:
                 raise error
             return
@@ -92,7 +92,7 @@ class LogReader:
         await asyncio.sleep(PAUSE_S)
 
     async def _fetch(self) -> Window:
-        """One window, all of it."""
+        """Fetch a whole window."""
         async with self._gateway.log_stream() as (ask, next_message):
             await ask(self._pool, self._request)
             pieces: list[bytes] = []
@@ -113,15 +113,15 @@ class LogReader:
         return Window(pieces, end)
 
     async def close(self) -> None:
-        """Nobody reads any more."""
-        self.over = True
-        if self._ahead is not None:
-            self._ahead.cancel()
-            await asyncio.gather(self._ahead, return_exceptions=True)
+        """Stop reading."""
+        self.is_over = True
+        if self._prefetch is not None:
+            self._prefetch.cancel()
+            await asyncio.gather(self._prefetch, return_exceptions=True)
 
 
 class _LogRefused(LinkError):
-    """The site says why there is no log."""
+    """Rejection of a log request by the site."""
 
     def __init__(self, refusal: Refusal) -> None:
         super().__init__(refusal.message)

@@ -1,11 +1,11 @@
-"""Jobs on their way to their sites: those that wait for the same site travel together.
+"""Pending submits: jobs for the same site are sent in batches.
 
-The first goes at once; what comes while it is on its way shares the next message, as long as the
-site answers soon. A message to a site that is slow holds up nobody: the next leaves without it.
+The first is sent at once; those that arrive before the reply share the next message, if the reply
+comes soon. A slow site delays no one: the next message is sent without waiting for its reply.
 
-A job is sent until its site answers or its time is over. A site that has been asked and has not
-answered may still take the job: then the job is deleted there before the pod fails, so that the
-line the user reads is true.
+A submit is retried until its site replies or its deadline passes. A site that has not replied may
+still accept the job: then the job is deleted there before the pod fails, so that the message that
+the user reads is true.
 """
 
 from __future__ import annotations
@@ -30,206 +30,209 @@ from templates.protocol.messages import Refusal
 
 logger = logging.getLogger(__name__)
 
-ANSWER_S = 8.0  # for the first answer of a site; twice as long each time, for large jobs
+REPLY_TIMEOUT_S = 8.0  # of the first request; doubled for each retry, for large jobs
 FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
-LEAST_ANSWER_S = 0.5
-SOON_S = 0.02  # how long the next message waits for the answer to the one before
+MIN_REPLY_TIMEOUT_S = 0.5
+NEXT_BATCH_S = 0.02  # how long the next batch waits for the reply to the one before
 STOPPING = "the plugin is stopping"
-TOGETHER_BYTES = 192 * 1024  # of scripts and files in one message, unless a single job has more
+MAX_BATCH_BYTES = 192 * 1024  # of scripts and files, unless a single job has more
 
 
-class Parcel:
-    """One job on its way, and what becomes of it; a request's thread makes it, and waits."""
+class PendingSubmit:
+    """Submit of a job, and its result, for which the thread of a create request waits."""
 
     def __init__(self, pool: str, job: Job, timeout_s: float) -> None:
         self.pool, self.job = pool, job
         self.timeout_s = timeout_s
         self.deadline = time.monotonic() + timeout_s
         self.size = len(job.script) + sum(len(file.content) for file in job.files)
-        self.trouble = "was not asked"
-        self.perhaps = False  # the site may have taken the job although it has not said so
+        self.error = "was not asked"
+        self.maybe_accepted = False  # the site may have accepted the job without replying
         self._refused: Optional[Refused] = None
-        self._is_settled = threading.Event()
+        self._finished = threading.Event()
 
-    def settle(self, refused: Optional[Refused]) -> None:
-        """Tell the thread that waits: None for a job that its site has."""
+    def finish(self, refused: Optional[Refused]) -> None:
+        """Set the result: None if the site has accepted the job."""
         self._refused = refused
-        self._is_settled.set()
+        self._finished.set()
 
     def wait(self, timeout_s: float) -> Optional[Refused]:
-        """Return what ``settle`` was told; raises ``BridgeError`` when nobody calls it in time."""
-        if not self._is_settled.wait(timeout_s):
+        """Return the result; raises ``BridgeError`` after the timeout."""
+        if not self._finished.wait(timeout_s):
             raise BridgeError(f"not done within {timeout_s:g} s")
         return self._refused
 
     @property
-    def left_s(self) -> float:
-        """Seconds until its time is over."""
+    def remaining_s(self) -> float:
+        """Return the seconds until the deadline."""
         return self.deadline - time.monotonic()
 
 
-class _Line:
-    """What waits for one site."""
+class PoolQueue:
+    """Queue of submits for one pool."""
 
     def __init__(self) -> None:
-        self.waiting: list[Parcel] = []
-        self.expected: Optional[object] = None  # the message whose answer may come any moment
+        self.waiting: list[PendingSubmit] = []
+        self.in_flight: Optional[object] = None  # the batch whose reply is expected soon
 
-    def next_message(self) -> list[Parcel]:
-        """Those that go together, in the order in which they came."""
+    def next_batch(self) -> list[PendingSubmit]:
+        """Remove and return the submits of the next message, oldest first."""
         size, count = 0, 0
-        for parcel in self.waiting:
-            size += parcel.size
-            if count and size > TOGETHER_BYTES:
+        for submit in self.waiting:
+            size += submit.size
+            if count and size > MAX_BATCH_BYTES:
                 break
             count += 1
-        together, self.waiting = self.waiting[:count], self.waiting[count:]
-        return together
+        batch, self.waiting = self.waiting[:count], self.waiting[count:]
+        return batch
 
 
 class Sender:
-    """Takes jobs to their sites; all of it in the loop's thread."""
+    """Sender of jobs to their sites; lives in the loop's thread."""
 
     def __init__(self, gateway: Gateway, deletions: Deletions) -> None:
         self._gateway = gateway
         self._deletions = deletions
-        self._lines: dict[str, _Line] = {}
-        self._unsettled: set[Parcel] = set()
+        self._queues: dict[str, PoolQueue] = {}
+        self._unfinished: set[PendingSubmit] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._has_stopped = False
 
-    def take(self, parcels: list[Parcel]) -> None:
-        """Send them, each to its site; ``settle`` tells what became of it."""
-        for parcel in parcels:
-            self._unsettled.add(parcel)
+    def add(self, submits: list[PendingSubmit]) -> None:
+        """Queue submits and send them; ``finish`` gets the result of each."""
+        for submit in submits:
+            self._unfinished.add(submit)
             if self._has_stopped:
-                self._settle(parcel, _refused(parcel, 503, STOPPING))
+                self._finish(submit, _refused(submit, 503, STOPPING))
             else:
-                self._lines.setdefault(parcel.pool, _Line()).waiting.append(parcel)
-        for pool in {parcel.pool for parcel in parcels}:
-            if pool in self._lines:
-                self._go(self._lines[pool])
+                self._queues.setdefault(submit.pool, PoolQueue()).waiting.append(submit)
+        for pool in {submit.pool for submit in submits}:
+            if pool in self._queues:
+                self._flush(self._queues[pool])
 
     async def stop(self) -> None:
-        """Send nothing any more; whoever waits is told so."""
+        """Stop sending, and reject all pending submits."""
         self._has_stopped = True
         for task in self._tasks:
             task.cancel()
-        for parcel in list(self._unsettled):
-            self._settle(parcel, _refused(parcel, 503, STOPPING))
+        for submit in list(self._unfinished):
+            self._finish(submit, _refused(submit, 503, STOPPING))
 
-    def _settle(self, parcel: Parcel, refused: Optional[Refused] = None) -> None:
-        if parcel in self._unsettled:
-            self._unsettled.remove(parcel)
-            parcel.settle(refused)
+    def _finish(self, submit: PendingSubmit, refused: Optional[Refused] = None) -> None:
+        if submit in self._unfinished:
+            self._unfinished.remove(submit)
+            submit.finish(refused)
 
-    def _go(self, line: _Line) -> None:
-        """Send what waits, unless the answer to another message may come any moment."""
-        if line.expected is None and line.waiting:
-            message = line.expected = line.next_message()
-            self._run(self._carry(line, message))
-            asyncio.get_running_loop().call_later(SOON_S, self._go_on, line, message)
+    def _flush(self, queue: PoolQueue) -> None:
+        """Send the next batch, unless the reply to another one is expected soon."""
+        if queue.in_flight is None and queue.waiting:
+            batch = queue.in_flight = queue.next_batch()
+            self._run(self._send_batch(queue, batch))
+            asyncio.get_running_loop().call_later(NEXT_BATCH_S, self._flush_next, queue, batch)
 
-    def _go_on(self, line: _Line, message: list[Parcel]) -> None:
-        if line.expected is message:
-            line.expected = None
-            self._go(line)
+    def _flush_next(self, queue: PoolQueue, batch: list[PendingSubmit]) -> None:
+        if queue.in_flight is batch:
+            queue.in_flight = None
+            self._flush(queue)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry(self, line: _Line, parcels: list[Parcel]) -> None:
-        """Ask the site for all of them at once, then again for each that it has not answered."""
+    async def _send_batch(self, queue: PoolQueue, submits: list[PendingSubmit]) -> None:
+        """Send submits in one message, then retry each that may be retried."""
         try:
-            undecided = await self._ask(parcels, ANSWER_S)
+            retryable = await self._send(submits, REPLY_TIMEOUT_S)
         finally:
-            self._go_on(line, parcels)
-        for parcel in undecided:
-            self._run(self._insist(parcel))
+            self._flush_next(queue, submits)
+        for submit in retryable:
+            self._run(self._retry_until_deadline(submit))
 
-    async def _insist(self, parcel: Parcel) -> None:
-        """Ask for one job until the site says yes or no, or its time is over."""
-        pause_s, patience_s = FIRST_PAUSE_S, 2 * ANSWER_S
+    async def _retry_until_deadline(self, submit: PendingSubmit) -> None:
+        """Retry one submit until the site accepts or rejects it, or its deadline passes."""
+        pause_s, reply_timeout_s = FIRST_PAUSE_S, 2 * REPLY_TIMEOUT_S
         while True:
             wait_s = pause_s * random.uniform(0.5, 1.0)  # noqa: S311 (not a secret)
-            if wait_s >= parcel.left_s:
-                self._settle(parcel, _gave_up(parcel))
+            if wait_s >= submit.remaining_s:
+                self._finish(submit, _timed_out(submit))
                 return
             await asyncio.sleep(wait_s)
-            if not await self._ask([parcel], patience_s):
+            if not await self._send([submit], reply_timeout_s):
                 return
-            pause_s, patience_s = min(pause_s * 2, LONGEST_PAUSE_S), patience_s * 2
+            pause_s, reply_timeout_s = min(pause_s * 2, LONGEST_PAUSE_S), reply_timeout_s * 2
 
-    async def _ask(self, parcels: list[Parcel], patience_s: float) -> list[Parcel]:
-        """Send one message; those of the jobs that have to be asked for again."""
-        asked = []
-        for parcel in parcels:
-            if self._deletions.is_deleted(parcel.job.uid):
-                parcel.perhaps = False
-                self._settle(parcel, Deleted(parcel.job.pod))
+    async def _send(
+        self, submits: list[PendingSubmit], reply_timeout_s: float
+    ) -> list[PendingSubmit]:
+        """Send one message; return the submits to retry."""
+        sent = []
+        for submit in submits:
+            if self._deletions.is_deleted(submit.job.uid):
+                submit.maybe_accepted = False
+                self._finish(submit, Deleted(submit.job.pod))
             else:
-                asked.append(parcel)
-        if not asked:
+                sent.append(submit)
+        if not sent:
             return []
-        left_s = max(LEAST_ANSWER_S, *(parcel.left_s for parcel in asked))
-        refusals = await self._refusals(asked, min(patience_s, left_s))
-        undecided = []
-        for parcel, refusal in zip(asked, refusals):
+        remaining_s = max(MIN_REPLY_TIMEOUT_S, *(submit.remaining_s for submit in sent))
+        refusals = await self._request_create(sent, min(reply_timeout_s, remaining_s))
+        retryable = []
+        for submit, refusal in zip(sent, refusals):
             if refusal is None:
-                self._settle(parcel)
+                self._finish(submit)
             elif refusal.retry:
-                parcel.trouble = refusal.message
-                undecided.append(parcel)
+                submit.error = refusal.message
+                retryable.append(submit)
             else:
-                parcel.perhaps = False
-                self._settle(parcel, _final(parcel, refusal))
-        return undecided
+                submit.maybe_accepted = False
+                self._finish(submit, _rejection(submit, refusal))
+        return retryable
 
-    async def _refusals(
-        self, parcels: list[Parcel], timeout_s: float
+    async def _request_create(
+        self, submits: list[PendingSubmit], timeout_s: float
     ) -> Sequence[Optional[Refusal]]:
-        pool = parcels[0].pool
-        perhaps = False
+        pool = submits[0].pool
+        maybe_accepted = False
         try:
-            return await self._gateway.create(pool, [p.job for p in parcels], timeout_s)
+            return await self._gateway.create(pool, [submit.job for submit in submits], timeout_s)
         except NoResponders:
-            words = "no submitter of it is connected"
+            reason = "no submitter of it is connected"
         except NotConnected:
-            words = f"the plugin has no connection to NATS ({self._gateway.trouble or 'just lost'})"
+            error = self._gateway.connection_error or "just lost"
+            reason = f"the plugin has no connection to NATS ({error})"
         except Unanswered:
-            perhaps, words = True, "its submitter does not answer"
-        except (LinkError, WireError) as error:
-            perhaps, words = True, str(error)
-        for parcel in parcels:
-            parcel.perhaps |= perhaps
-        return [Refusal(messages.UNAVAILABLE, words, True)] * len(parcels)
+            maybe_accepted, reason = True, "its submitter does not answer"
+        except (LinkError, WireError) as link_error:
+            maybe_accepted, reason = True, str(link_error)
+        for submit in submits:
+            submit.maybe_accepted |= maybe_accepted
+        return [Refusal(messages.UNAVAILABLE, reason, True)] * len(submits)
 
 
-def _refused(parcel: Parcel, status: int, words: str) -> Refused:
-    return Refused(status, f"nothing was submitted: pool {parcel.pool}: {words}")
+def _refused(submit: PendingSubmit, status: int, reason: str) -> Refused:
+    return Refused(status, f"nothing was submitted: pool {submit.pool}: {reason}")
 
 
-def _final(parcel: Parcel, refusal: Refusal) -> Refused:
-    pool, words = parcel.pool, refusal.message
+def _rejection(submit: PendingSubmit, refusal: Refusal) -> Refused:
+    pool, reason = submit.pool, refusal.message
     if refusal.code == messages.DELETED:
-        return Deleted(parcel.job.pod)
+        return Deleted(submit.job.pod)
     if refusal.code == messages.FORBIDDEN:
-        return Refused(403, f"nothing was submitted: pool {pool} refuses the pod: {words}")
+        return Refused(403, f"nothing was submitted: pool {pool} refuses the pod: {reason}")
     if refusal.code == messages.MALFORMED:
         return Refused(
             502,
-            f"nothing was submitted: pool {pool} does not understand the plugin ({words}); its "
+            f"nothing was submitted: pool {pool} does not understand the plugin ({reason}); its "
             "submitter may be of another version: tell its admin",
         )
-    return _refused(parcel, 503, words)
+    return _refused(submit, 503, reason)
 
 
-def _gave_up(parcel: Parcel) -> Refused:
-    words = (
-        f"{parcel.trouble}, waited {parcel.timeout_s:.0f} s; choose another pool, or ask the "
+def _timed_out(submit: PendingSubmit) -> Refused:
+    reason = (
+        f"{submit.error}, waited {submit.timeout_s:.0f} s; choose another pool, or ask the "
         "pool's admin"
     )
-    return _refused(parcel, 504, words)
+    return _refused(submit, 504, reason)

@@ -1,8 +1,8 @@
-"""Keeping the table right: what submitters publish, and asking when some of it was missed.
+"""Resync: apply published job states, and refetch them after missed publications.
 
-Every submitter numbers what it publishes. A number that is missing, a submitter that was not known
-before, or a count of jobs that does not fit for a while make the plugin ask for all states of the
-pool, page by page. All of it happens in the loop's thread.
+Every submitter numbers its publications. A missing number, a new submitter, or a number of jobs
+that differs for a while make the plugin query all states of the pool, page by page. All of it
+happens in the loop's thread.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from typing import Callable, NamedTuple
 
 from plugin_server.nats.gateway import Gateway
-from plugin_server.state.job_table import StatesTable
+from plugin_server.state.job_table import JobTable
 from plugin_server.state.pools import Pools
 from templates.common.errors import PodRejected, WireError
 from templates.common.names import uid_of
@@ -24,121 +24,119 @@ from templates.protocol.publications import StatusUpdate
 logger = logging.getLogger(__name__)
 
 PAGE_TIMEOUT_S = 10.0
-BETWEEN_S = 1.0  # two snapshots of one pool
-RETRY_S = 5.0  # after one that came to nothing
-MARGIN_S = 10.0  # what was heard so shortly before a snapshot, it need not hold
-MISCOUNTS = 3  # heartbeats in a row whose count does not fit
+SNAPSHOT_PAUSE_S = 1.0  # two snapshots of one pool
+RETRY_S = 5.0  # after one that failed
+MARGIN_S = 10.0  # jobs received so shortly before a snapshot need not be in it
+MISCOUNTS = 3  # heartbeats in a row with another number of jobs
 MISCOUNT_PAUSE_S = 60.0  # between two snapshots for that reason alone
-FORGET_S = 3600.0  # a submitter that has not spoken for so long
-PAGES = 100_000  # of one snapshot; a liar must not keep us busy for ever
+FORGET_S = 3600.0  # a submitter that has not published for so long
+PAGES = 100_000  # of one snapshot; a malicious site must not keep us busy for ever
 
 
-class _Voice(NamedTuple):
-    """One submitter process."""
+class Publisher(NamedTuple):
+    """Submitter process, and the number of its last publication."""
 
     number: int
     heard: float
 
 
-class _Pool:
-    """What is needed to keep one pool right."""
+class _PoolSync:
+    """State of the resync of one pool."""
 
     def __init__(self) -> None:
-        self.voices: dict[str, _Voice] = {}
-        self.wanted = asyncio.Event()
+        self.publishers: dict[str, Publisher] = {}
+        self.requested = asyncio.Event()
         self.miscounts = 0
         self.miscounted_at = float("-inf")
-        self.busy = False
-        self.synced = False  # a snapshot has been complete in this life
+        self.is_running = False
         self.task: asyncio.Task[None] | None = None
 
 
-class Snapshots:
-    """Hears what is published, and asks for what was missed."""
+class Resync:
+    """Receiver of published job states that refetches those that were missed."""
 
     def __init__(
         self,
         gateway: Gateway,
-        table: StatesTable,
+        table: JobTable,
         pools: Pools,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._gateway = gateway
         self._table = table
-        self._pools_known = pools
+        self._pools = pools
         self._clock = clock
-        self._pools: dict[str, _Pool] = {}
-        self.taken = 0
+        self._syncs: dict[str, _PoolSync] = {}
+        self.completed = 0
 
     def is_syncing(self, pool: str) -> bool:
-        """Whether the states of a pool are on their way."""
-        known = self._pools.get(pool)
-        return known is not None and (known.busy or known.wanted.is_set())
+        """Return whether a snapshot of a pool is pending or running."""
+        sync = self._syncs.get(pool)
+        return sync is not None and (sync.is_running or sync.requested.is_set())
 
-    def hear(self, said: StatusUpdate) -> None:
-        """Take a publication."""
-        self._pools_known.hear(said.pool)
-        for status in said.states:
-            self._table.put(said.pool, status)
-        self._table.remove(said.pool, uids_of(said.gone))
-        pool = self._pool(said.pool)
-        if self._is_gap(pool, said) or self._is_miscounted(pool, said):
-            pool.wanted.set()
+    def apply(self, published: StatusUpdate) -> None:
+        """Apply a publication; request a snapshot if one was missed."""
+        self._pools.mark_alive(published.pool)
+        for status in published.states:
+            self._table.put(published.pool, status)
+        self._table.remove(published.pool, uids_of(published.gone))
+        sync = self._sync_of(published.pool)
+        if self._is_gap(sync, published) or self._is_miscounted(sync, published):
+            sync.requested.set()
 
-    def _pool(self, name: str) -> _Pool:
-        pool = self._pools.get(name)
-        if pool is None:
-            pool = self._pools[name] = _Pool()
-            pool.task = asyncio.ensure_future(self._keep_right(name, pool))
-        return pool
+    def _sync_of(self, name: str) -> _PoolSync:
+        sync = self._syncs.get(name)
+        if sync is None:
+            sync = self._syncs[name] = _PoolSync()
+            sync.task = asyncio.ensure_future(self._resync_loop(name, sync))
+        return sync
 
-    def _is_gap(self, pool: _Pool, said: StatusUpdate) -> bool:
-        """Whether something was published that has not arrived here."""
+    def _is_gap(self, sync: _PoolSync, published: StatusUpdate) -> bool:
+        """Return whether a publication was missed."""
         now = self._clock()
-        known = pool.voices.get(said.instance)
-        if len(pool.voices) > 8:
-            fresh = {k: v for k, v in pool.voices.items() if now - v.heard < FORGET_S}
-            pool.voices = dict(list(fresh.items())[-1000:])
-        pool.voices[said.instance] = _Voice(said.number, now)
-        if known is None:
+        last = sync.publishers.get(published.instance)
+        if len(sync.publishers) > 8:
+            fresh = {k: v for k, v in sync.publishers.items() if now - v.heard < FORGET_S}
+            sync.publishers = dict(list(fresh.items())[-1000:])
+        sync.publishers[published.instance] = Publisher(published.number, now)
+        if last is None:
             return True
-        expected = known.number + (1 if said.states or said.gone else 0)
-        return said.number not in (known.number, expected)
+        expected = last.number + (1 if published.states or published.gone else 0)
+        return published.number not in (last.number, expected)
 
-    def _is_miscounted(self, pool: _Pool, said: StatusUpdate) -> bool:
-        """Whether the submitter has known another number of jobs for a while."""
-        if said.jobs == self._table.count(said.pool):
-            pool.miscounts = 0
+    def _is_miscounted(self, sync: _PoolSync, published: StatusUpdate) -> bool:
+        """Return whether the submitter has had another number of jobs for a while."""
+        if published.jobs == self._table.count(published.pool):
+            sync.miscounts = 0
             return False
-        pool.miscounts += 1
+        sync.miscounts += 1
         now = self._clock()
-        if pool.miscounts < MISCOUNTS or now - pool.miscounted_at < MISCOUNT_PAUSE_S:
+        if sync.miscounts < MISCOUNTS or now - sync.miscounted_at < MISCOUNT_PAUSE_S:
             return False
-        pool.miscounts, pool.miscounted_at = 0, now
+        sync.miscounts, sync.miscounted_at = 0, now
         return True
 
-    # --- asking -------------------------------------------------------------------------------
+    # --- snapshots ----------------------------------------------------------------------------
 
-    async def _keep_right(self, name: str, pool: _Pool) -> None:
-        """Take a snapshot whenever one is wanted, for ever."""
+    async def _resync_loop(self, name: str, sync: _PoolSync) -> None:
+        """Fetch a snapshot whenever one is wanted, for ever."""
         while True:
-            await pool.wanted.wait()
-            pool.busy = True
-            pool.wanted.clear()
+            await sync.requested.wait()
+            sync.is_running = True
+            sync.requested.clear()
             try:
-                await self._snapshot(name)
+                await self._fetch_snapshot(name)
             except (LinkError, WireError, PodRejected) as error:
                 logger.info("pool %s: its states could not be fetched: %s", name, error)
-                pool.busy = False
-                pool.wanted.set()
+                sync.is_running = False
+                sync.requested.set()
                 await asyncio.sleep(RETRY_S)
                 continue
-            pool.busy = False
-            pool.synced = True
-            await asyncio.sleep(BETWEEN_S)
+            sync.is_running = False
+            await asyncio.sleep(SNAPSHOT_PAUSE_S)
 
-    async def _snapshot(self, pool: str) -> None:
-        """All states of a pool, and the end of those that it no longer has."""
+    async def _fetch_snapshot(self, pool: str) -> None:
+        """Fetch all states of a pool, and remove the jobs that it no longer has."""
         began = self._clock()
         found: set[str] = set()
         cursor = ""
@@ -154,13 +152,13 @@ class Snapshots:
             cursor = page.cursor
             await asyncio.sleep(0)
         stale = self._table.keep_only(pool, found, began - MARGIN_S)
-        self.taken += 1
+        self.completed += 1
         took = self._clock() - began
         logger.info("pool %s: %d jobs fetched in %.2f s, %d gone", pool, len(found), took, stale)
 
 
 def uids_of(jobs: tuple[str, ...]) -> list[str]:
-    """The uids in job names; what is none is left out."""
+    """Return the uids in job names; invalid names are left out."""
     uids = []
     for job in jobs:
         try:

@@ -1,4 +1,4 @@
-"""How a pool builds its scripts, asked for when no submitter has published it yet."""
+"""Requests for the build configuration of a pool that was not heard from yet."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from templates.protocol.publications import Config
 
 logger = logging.getLogger(__name__)
 
-ANSWER_S = 5.0  # for a pool that has not been heard of, with a connection to NATS
+ANSWER_S = 5.0  # for a pool that was not heard from, with a connection to NATS
 
 
 class ConfigRequests:
-    """Asks all submitters to publish, and waits; called by any number of threads."""
+    """Requests to all submitters to publish; called by any number of threads."""
 
     def __init__(self, bridge: Bridge, gateway: Gateway, pools: Pools) -> None:
         self._bridge = bridge
@@ -27,11 +27,11 @@ class ConfigRequests:
 
     @property
     def error(self) -> str:
-        """Why nobody could be asked: there is no connection; empty when there is one."""
-        return self._gateway.trouble
+        """Return why no request could be sent; empty if there is a connection."""
+        return self._gateway.connection_error
 
     def config(self, pool: str, timeout_s: float) -> Optional[Config]:
-        """Return it when it is published, None after one request on a connection that lasted."""
+        """Return it when it is published; None after one request on a lasting connection."""
         deadline = time.monotonic() + timeout_s
         config, is_asked = None, False
         while config is None and not is_asked and time.monotonic() < deadline:

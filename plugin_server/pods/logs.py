@@ -1,4 +1,4 @@
-"""Log requests: which pool has the job, and its container's log as it comes."""
+"""Log requests: find the pool that has the job, and stream its container's log."""
 
 from __future__ import annotations
 
@@ -10,75 +10,73 @@ from collections.abc import Generator, Iterator
 from typing import Callable
 
 from plugin_server.common.errors import Busy, Refused
-from plugin_server.interlink import log_options
-from plugin_server.interlink.log_options import LogOptions
+from plugin_server.interlink.log_options import LogOptions, read_log_options
 from plugin_server.nats.bridge import Bridge, BridgeError
 from plugin_server.nats.gateway import Gateway
 from plugin_server.nats.log_reader import LONGEST_S, LogReader
-from plugin_server.pods.job_lookup import Lookups
-from plugin_server.state.job_table import StatesTable
+from plugin_server.pods.job_lookup import JobLookup
+from plugin_server.state.job_table import JobTable
 from plugin_server.state.pools import Pools
 from templates.nats.requests import LinkError
 
 logger = logging.getLogger(__name__)
 
 SEARCH_PAUSE_S = 0.2
-SEARCH_S = 10.0  # for the pool of a job that nobody has published yet
+SEARCH_S = 10.0  # for the pool of a job that was not published yet
 CLOSE_S = 5.0
 
 
 class Logs:
-    """Logs of containers; called by any number of threads."""
+    """Log requests; called by any number of threads."""
 
     def __init__(
         self,
         readers: int,
         bridge: Bridge,
         gateway: Gateway,
-        table: StatesTable,
+        table: JobTable,
         pools: Pools,
-        lookups: Lookups,
+        lookup: JobLookup,
     ) -> None:
-        self._crowded = f"{readers} logs are being read; try it later"
+        self._busy_message = f"{readers} logs are being read; try it later"
         self._bridge = bridge
         self._gateway = gateway
         self._table = table
         self._pools = pools
-        self._lookups = lookups
-        self._room = threading.BoundedSemaphore(readers)
+        self._lookup = lookup
+        self._slots = threading.BoundedSemaphore(readers)
 
     def open(self, body: bytes, is_read: Callable[[], bool]) -> Iterator[bytes]:
-        """The log as it comes, beginning with nothing so that headers are sent at once.
+        """Stream a log, after an empty piece so that headers are sent at once.
 
-        It ends when ``is_read`` says that nobody is there any more. Raises ``Refused`` before
-        anything is sent.
+        It ends when ``is_read`` returns False. Raises ``Refused`` before anything is sent.
         """
-        options = log_options.read(body, int(time.time() * 1000))
+        options = read_log_options(body, int(time.time() * 1000))
         pool = self._table.pool_of(options.uid) or self._search(options)
         if not pool:
             alive = ", ".join(self._pools.alive()) or "none"
             raise Refused(404, f"no job of pod {options.uid} is known (pools alive: {alive})")
-        return _limited(self._read(pool, options, is_read), options.limit)
+        return _limit(self._read(pool, options, is_read), options.limit)
 
     def _search(self, options: LogOptions) -> str:
-        """The pool of a job that nobody has spoken of yet; empty if every site has denied it.
+        """Search the pool of a job that was not published; empty if no site has it.
 
-        It may take as long as a log, and is one of those that are read at once.
+        It may take as long as a log, and counts as one that is being read.
         """
-        if not self._room.acquire(blocking=False):
-            raise Busy(self._crowded)
+        if not self._slots.acquire(blocking=False):
+            raise Busy(self._busy_message)
         try:
-            return self._ask_all(options)
+            return self._query_all(options)
         finally:
-            self._room.release()
+            self._slots.release()
 
-    def _ask_all(self, options: LogOptions) -> str:
+    def _query_all(self, options: LogOptions) -> str:
         end = time.monotonic() + SEARCH_S
         while True:
             alive = self._pools.alive()
-            said = [self._lookups.look_up(pool, [options.job]) for pool in alive]
+            replies = [self._lookup.look_up(pool, [options.job]) for pool in alive]
             pool = self._table.pool_of(options.uid)
-            if pool or (said and all(said)) or time.monotonic() > end:
+            if pool or (replies and all(replies)) or time.monotonic() > end:
                 return pool
             time.sleep(SEARCH_PAUSE_S)
 
@@ -86,21 +84,21 @@ class Logs:
         self, pool: str, options: LogOptions, is_read: Callable[[], bool]
     ) -> Generator[bytes, None, None]:
         yield b""
-        if not self._room.acquire(blocking=False):
-            yield f"[interlink: {self._crowded}]\n".encode()
+        if not self._slots.acquire(blocking=False):
+            yield f"[interlink: {self._busy_message}]\n".encode()
             return
         try:
             entry = self._table.find(options.uid, pool)
             job = entry.status.job if entry is not None else options.job
             yield from self._windows(LogReader(self._gateway, pool, job, options), is_read)
         finally:
-            self._room.release()
+            self._slots.release()
 
     def _windows(
         self, reader: LogReader, is_read: Callable[[], bool]
     ) -> Generator[bytes, None, None]:
         try:
-            while not reader.over and is_read():
+            while not reader.is_over and is_read():
                 pieces = self._bridge.call(reader.next_window(), LONGEST_S)
                 yield from pieces
         except (BridgeError, LinkError) as error:
@@ -110,15 +108,15 @@ class Logs:
                 self._bridge.call(reader.close(), CLOSE_S)
 
 
-def _limited(pieces: Generator[bytes, None, None], limit: int) -> Generator[bytes, None, None]:
-    """At most so many bytes; 0: all of them."""
+def _limit(pieces: Generator[bytes, None, None], limit: int) -> Generator[bytes, None, None]:
+    """Yield at most ``limit`` bytes; 0: all."""
     if not limit:
         yield from pieces
         return
-    left = limit
+    remaining = limit
     with contextlib.closing(pieces):
         for piece in pieces:
-            yield piece[:left]
-            left -= len(piece[:left])
-            if left <= 0:
+            yield piece[:remaining]
+            remaining -= len(piece[:remaining])
+            if remaining <= 0:
                 break

@@ -1,6 +1,6 @@
-"""The answer to interLink's ping: what the virtual node offers, as Kubernetes quantities.
+"""The response to interLink's ping: resources of the virtual node, as Kubernetes quantities.
 
-Every value is a text: a number anywhere would make interLink ignore all of it.
+Every value is a string: a number anywhere would make interLink ignore all of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _OWN_FIELDS = (CPU, MEMORY, PODS)
 
 
 def answer(pools: Pools) -> bytes:
-    """The object, from memory."""
+    """Return the response, from memory."""
     totals = pools.totals()
     resources: dict[str, Any] = {}
     if CPU in totals:

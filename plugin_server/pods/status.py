@@ -1,7 +1,7 @@
-"""What ``/status`` does: answers from memory, as bytes that are made once per change.
+"""Status requests: responses from memory, cached as bytes until a status changes.
 
-The virtual kubelet asks for one pod per call, again and again with the same bytes until something
-changes: an answer is found again by the digest of the question.
+The virtual kubelet requests one pod per call, again and again with the same bytes until something
+changes: the cache key of a response is the digest of the request.
 """
 
 from __future__ import annotations
@@ -13,122 +13,122 @@ from collections.abc import Collection
 from typing import Any, NamedTuple, Optional
 
 from plugin_server.common.errors import Malformed
-from plugin_server.interlink import requests as asking
-from plugin_server.interlink.requests import Asked
-from plugin_server.interlink.responses import introduction, pod_status
+from plugin_server.interlink import requests
+from plugin_server.interlink.requests import RequestedPod
+from plugin_server.interlink.responses import pod_status, preliminary_status
 from plugin_server.pods import ping
 from plugin_server.pods.missing_jobs import UnknownPods
-from plugin_server.state.job_table import Entry, StatesTable
+from plugin_server.state.job_table import Entry, JobTable
 from plugin_server.state.pools import Pools
 from templates.job.records import RUNNING, TERMINATED, WAITING
 from templates.job.status import ENDED
 
 PING = b"[]"
-LONGEST_ONE = 64 * 1024  # bytes of a question about one pod, or a few
-KEPT_ANSWERS = 16384
-KEPT_LARGE_ANSWERS = 8
-KEPT_INTRODUCTIONS = 10_000
+SMALL_REQUEST = 64 * 1024  # bytes of a request for one pod, or a few
+MAX_RESPONSES = 16384
+MAX_LARGE_RESPONSES = 8
+MAX_PRELIMINARIES = 10_000
 
 
-class _Kept(NamedTuple):
-    """An answer, true for as long as its entries stand in the table."""
+class _Cached(NamedTuple):
+    """Cached response, valid as long as its entries are in the table."""
 
-    pods: list[tuple[str, str, Entry]]  # uid, the pool that it names, and what is known of it
-    answer: bytes
+    pods: list[tuple[str, str, Entry]]  # uid, the pool that it names, its entry
+    response: bytes
 
 
-class Statuses:
-    """Answers to status requests; called by any number of threads."""
+class StatusRequests:
+    """Status requests; called by any number of threads."""
 
-    def __init__(self, pools: Pools, table: StatesTable, unknown: UnknownPods) -> None:
+    def __init__(self, pools: Pools, table: JobTable, unknown: UnknownPods) -> None:
         self._pools = pools
         self._table = table
         self._unknown = unknown
-        self._answers: dict[bytes, _Kept] = {}  # by the digest of the question
-        self._large_answers: dict[bytes, _Kept] = {}
-        self._introduced: dict[str, Entry] = {}  # uid -> the state that was introduced
+        self._responses: dict[bytes, _Cached] = {}  # by the digest of the request
+        self._large_responses: dict[bytes, _Cached] = {}
+        self._preliminary_sent: dict[str, Entry] = {}  # uid -> the entry for which it was sent
         self._lock = threading.Lock()
 
-    def known(self, body: bytes) -> Optional[bytes]:
-        """The answer, if it can be given at once: the ping's, or one that was given before."""
+    def cached_response(self, body: bytes) -> Optional[bytes]:
+        """Return the response to a ping, or one from the cache; None if there is none."""
         if body == PING:
             return ping.answer(self._pools)
-        kept = self._kept(body).get(_digest(body))
+        cached = self._cache_for(body).get(_digest(body))
         find = self._table.find
-        if kept is not None and all(find(uid, pool) is entry for uid, pool, entry in kept.pods):
-            return kept.answer
+        if cached is not None and all(find(uid, pool) is entry for uid, pool, entry in cached.pods):
+            return cached.response
         return None
 
-    def answer(self, body: bytes) -> bytes:
-        """The answer, after a look at sites if need be; raises ``Malformed``."""
-        kept = self._answer(asking.decode(body))
-        if kept.pods:
-            self._keep(self._kept(body), _digest(body), kept)
-        return kept.answer
+    def respond(self, body: bytes) -> bytes:
+        """Return the response, after queries to sites if needed; raises ``Malformed``."""
+        cached = self._respond(requests.decode(body))
+        if cached.pods:
+            self._store(self._cache_for(body), _digest(body), cached)
+        return cached.response
 
-    def _kept(self, body: bytes) -> dict[bytes, _Kept]:
-        return self._answers if len(body) <= LONGEST_ONE else self._large_answers
+    def _cache_for(self, body: bytes) -> dict[bytes, _Cached]:
+        return self._responses if len(body) <= SMALL_REQUEST else self._large_responses
 
-    def _answer(self, raw: Any) -> _Kept:
-        """The answer; without pods when it must not be given again."""
+    def _respond(self, raw: Any) -> _Cached:
+        """Return the response; without pods if it must not be cached."""
         if type(raw) is not list:
             raise Malformed("the request must be a list of pods")
         if not raw:
-            return _Kept([], ping.answer(self._pools))
-        pods = [asking.read(pod, f"pod {number}") for number, pod in enumerate(raw)]
-        silent = self._look_up(pods)
-        found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in silent]
+            return _Cached([], ping.answer(self._pools))
+        pods = [requests.read_pod(pod, f"pod {number}") for number, pod in enumerate(raw)]
+        unanswered = self._look_up(pods)
+        found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in unanswered]
         known, elements = [], []
         for pod, entry in found:
-            first = self._introduction(pod, entry)
-            elements.append(first or self._of_pod(pod, entry))
+            first = self._preliminary(pod, entry)
+            elements.append(first or self._element(pod, entry))
             if entry is not None and pod.mains and not first:
                 known.append((pod.uid, pod.pool, entry))
-        answer = b"[" + b",".join(filter(None, elements)) + b"]"
-        return _Kept(known if len(known) == len(raw) else [], answer)
+        response = b"[" + b",".join(filter(None, elements)) + b"]"
+        return _Cached(known if len(known) == len(raw) else [], response)
 
-    def _look_up(self, pods: list[Asked]) -> Collection[str]:
-        """Ask for what is not known, or not as well as it was when the virtual kubelet heard of it.
+    def _look_up(self, pods: list[RequestedPod]) -> Collection[str]:
+        """Look up pods that are unknown, or known less well than they were reported before.
 
-        The uids of those of which nothing can be said: their site does not answer now, and they
-        would go back to a state that they have left.
+        Return the uids to leave out of the response: their site does not reply now, and they would
+        go back to a state that they have left.
         """
         table = self._table
-        doubtful = [pod for pod in pods if not _is_known(pod, table.find(pod.uid, pod.pool))]
-        if not doubtful:
+        outdated = [pod for pod in pods if not _is_up_to_date(pod, table.find(pod.uid, pod.pool))]
+        if not outdated:
             return ()
-        silent = self._unknown.look_up(doubtful)
-        return {p.uid for p in doubtful if p.uid in silent and table.find(p.uid, p.pool)}
+        unanswered = self._unknown.look_up(outdated)
+        return {p.uid for p in outdated if p.uid in unanswered and table.find(p.uid, p.pool)}
 
-    def _keep(self, answers: dict[bytes, _Kept], digest: bytes, kept: _Kept) -> None:
-        most = KEPT_ANSWERS if answers is self._answers else KEPT_LARGE_ANSWERS
+    def _store(self, cache: dict[bytes, _Cached], digest: bytes, cached: _Cached) -> None:
+        limit = MAX_RESPONSES if cache is self._responses else MAX_LARGE_RESPONSES
         with self._lock:
-            answers[digest] = kept
-            while len(answers) > most:
-                del answers[next(iter(answers))]
+            cache[digest] = cached
+            while len(cache) > limit:
+                del cache[next(iter(cache))]
 
-    def _introduction(self, pod: Asked, entry: Optional[Entry]) -> bytes:
-        """The element that comes first, once for each state, whatever is made of it."""
-        if not pod.inits or entry is None or self._introduced.get(pod.uid) is entry:
+    def _preliminary(self, pod: RequestedPod, entry: Optional[Entry]) -> bytes:
+        """Return the preliminary status if one is due, once for each entry; else nothing."""
+        if not pod.inits or entry is None or self._preliminary_sent.get(pod.uid) is entry:
             return b""
-        first = introduction(pod, entry.status)
+        first = preliminary_status(pod, entry.status)
         if first is None:
             return b""
         with self._lock:
-            self._introduced[pod.uid] = entry
-            while len(self._introduced) > KEPT_INTRODUCTIONS:
-                del self._introduced[next(iter(self._introduced))]
+            self._preliminary_sent[pod.uid] = entry
+            while len(self._preliminary_sent) > MAX_PRELIMINARIES:
+                del self._preliminary_sent[next(iter(self._preliminary_sent))]
         return _dump(first)
 
-    def _of_pod(self, pod: Asked, entry: Optional[Entry]) -> bytes:
-        """The element for one pod; nothing when there is nothing to say."""
+    def _element(self, pod: RequestedPod, entry: Optional[Entry]) -> bytes:
+        """Return the status of a pod; nothing if it is unknown and not lost."""
         if not pod.mains:
             return b""
         if entry is None:
             lost = self._unknown.status(pod)
             return _dump(lost) if lost is not None else b""
         if pod.pool:
-            self._table.settle(pod.uid, pod.pool)
+            self._table.remember_pool(pod.uid, pod.pool)
         return _dump(pod_status(pod, entry.status))
 
 
@@ -136,17 +136,17 @@ def _digest(body: bytes) -> bytes:
     return hashlib.blake2b(body, digest_size=16).digest()
 
 
-def _is_known(pod: Asked, entry: Optional[Entry]) -> bool:
-    """Whether it is known, and no container waits for its first start that was shown as begun.
+def _is_up_to_date(pod: RequestedPod, entry: Optional[Entry]) -> bool:
+    """Return whether a pod is known, and no container waits that was reported as begun.
 
-    Another worker may have heard more, or this one before it was started anew.
+    Another worker may have received more, or this one before a restart.
     """
     if entry is None:
         return False
     status = entry.status
-    if not pod.shown or status.phase == ENDED:
+    if not pod.reported or status.phase == ENDED:
         return True
-    begun = {name for name, shown in pod.shown if shown.state in (RUNNING, TERMINATED)}
+    begun = {name for name, reported in pod.reported if reported.state in (RUNNING, TERMINATED)}
     states = [container.state for container in status.containers]
     return not any(
         state.state == WAITING and not state.restarts and state.name in begun for state in states

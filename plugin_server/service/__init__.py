@@ -1,4 +1,4 @@
-"""All parts put together, from start to stop, and the metrics.
+"""The service that holds all parts, from start to stop, and the metrics.
 
 Knows neither HTTP nor gunicorn.
 

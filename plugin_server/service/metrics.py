@@ -1,4 +1,4 @@
-"""What Prometheus is told: right under any number of workers."""
+"""Metrics for Prometheus, of any number of workers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from prometheus_client.registry import Collector
 
 from plugin_server.common.errors import Refused
 from plugin_server.service.service import Service
-from plugin_server.state.job_table import FAILED, NOBODY
+from plugin_server.state.job_table import FAILED, ZERO_COUNTS
 from templates.job.status import PHASES
 
 PREFIX = "interlink_plugin_"
@@ -27,7 +27,7 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 
 
 class Counters:
-    """What this process counts."""
+    """Counters of this process."""
 
     def __init__(self, *, watches_kubernetes: bool) -> None:
         self.registry = CollectorRegistry()
@@ -48,17 +48,17 @@ class Counters:
         ).inc
         self._by_pool: list[Counter] = []
         if watches_kubernetes:
-            words = "Orphaned jobs cancelled: Kubernetes no longer has their pods"
-            self._by_pool.append(self._counter("orphans_cancelled", words, "pool"))
-            words = "Terminal statuses written to Kubernetes because interLink did not"
-            self._by_pool.append(self._counter("ends_written", words, "pool"))
+            help_text = "Orphaned jobs cancelled: Kubernetes no longer has their pods"
+            self._by_pool.append(self._counter("orphans_cancelled", help_text, "pool"))
+            help_text = "Terminal statuses written to Kubernetes because interLink did not"
+            self._by_pool.append(self._counter("ends_written", help_text, "pool"))
 
-    def _counter(self, name: str, words: str, *labels: str) -> Counter:
-        return Counter(f"{PREFIX}{name}", words, labels, registry=self.registry)
+    def _counter(self, name: str, help_text: str, *labels: str) -> Counter:
+        return Counter(f"{PREFIX}{name}", help_text, labels, registry=self.registry)
 
     @contextlib.contextmanager
     def call(self, endpoint: str) -> Iterator[None]:
-        """Count a call, and how long it takes."""
+        """Count a call and its duration."""
         start = time.perf_counter()
         outcome = "failed"
         try:
@@ -71,27 +71,27 @@ class Counters:
             self.count(endpoint, outcome, start)
 
     def count(self, endpoint: str, outcome: str, start: float) -> None:
-        """Count a call that began then (``perf_counter``) and is over now."""
+        """Count a call that began at ``start`` (``perf_counter``) and has ended now."""
         self._calls[endpoint, outcome].inc()
         self._seconds[endpoint].observe(time.perf_counter() - start)
 
     def orphan_cancelled(self, pool: str) -> None:
-        """Count a job that was cancelled; only where Kubernetes is watched."""
+        """Count an orphan that was cancelled; only if Kubernetes is watched."""
         self._by_pool[0].labels(pool).inc()
 
     def end_written(self, pool: str) -> None:
-        """Count an end that was written into Kubernetes, likewise."""
+        """Count a terminal status that was written to Kubernetes, likewise."""
         self._by_pool[1].labels(pool).inc()
 
-    def mention(self, pools: Iterable[str]) -> None:
-        """Have a 0 for each pool before the first is counted: else nobody sees it rise to 1."""
+    def add_pools(self, pools: Iterable[str]) -> None:
+        """Set counters of pools to 0 before the first event: else no rise to 1 is seen."""
         for counter in self._by_pool:
             for pool in pools:
                 counter.labels(pool)
 
 
 class Metrics:
-    """The page of all figures, of all workers."""
+    """Page with the metrics of all workers."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -101,21 +101,21 @@ class Metrics:
         self._shared = shared_directory
 
     def page(self) -> bytes:
-        """Everything, as Prometheus reads it."""
-        self._counters.mention(self._service.pools.known())
+        """Return the page in Prometheus' format."""
+        self._counters.add_pools(self._service.pools.snapshot())
         registry = CollectorRegistry()
         if self._shared:
             MultiProcessCollector(registry, self._shared)  # type: ignore[no-untyped-call]
         else:
             registry.register(self._counters.registry)
-        registry.register(_State(self._service))
+        registry.register(_StateCollector(self._service))
         return generate_latest(registry)
 
 
-class _State(Collector):
-    """What this worker knows; every worker knows the same.
+class _StateCollector(Collector):
+    """Collector of this worker's state; that of every worker is the same.
 
-    Of each pool that is known there is every figure, so that what is not the case is 0.
+    It yields every metric for each known pool, so that what is not the case is 0.
     """
 
     def __init__(self, service: Service) -> None:
@@ -123,10 +123,10 @@ class _State(Collector):
 
     def collect(self) -> Iterable[Metric]:
         service = self._service
-        known = service.pools.known()
-        silent = {pool: service.pools.silent_s(one) for pool, one in known.items()}
-        trouble = {pool: int(bool(service.pools.trouble(pool))) for pool in known}
-        waiting = {**dict.fromkeys(known, 0), **service.deletions.waiting()}
+        known = service.pools.snapshot()
+        silent = {pool: service.pools.seconds_since_heard(info) for pool, info in known.items()}
+        in_trouble = {pool: int(bool(service.pools.scheduler_error(pool))) for pool in known}
+        waiting = {**dict.fromkeys(known, 0), **service.deletions.count_pending()}
         connected = GaugeMetricFamily(f"{PREFIX}nats_connected", "1 if connected to NATS, else 0")
         connected.add_metric((), int(service.gateway.is_connected))
         return (
@@ -135,7 +135,7 @@ class _State(Collector):
             _by_pool(
                 "pool_in_trouble",
                 "1 if the batch system of a pool cannot be queried, else 0",
-                trouble,
+                in_trouble,
             ),
             _by_pool(
                 "deletions_waiting", "Pending deletions: not yet confirmed by the site", waiting
@@ -145,7 +145,7 @@ class _State(Collector):
         )
 
     def _of_pods(self, known: Mapping[str, object]) -> Iterable[Metric]:
-        counts = {**dict.fromkeys(known, NOBODY), **self._service.table.census()}
+        counts = {**dict.fromkeys(known, ZERO_COUNTS), **self._service.table.count_by_phase()}
         pods = GaugeMetricFamily(
             f"{PREFIX}pods", "Pods by pool and phase of their jobs", labels=("pool", "phase")
         )
@@ -171,8 +171,8 @@ class _State(Collector):
         yield silent
 
 
-def _by_pool(name: str, words: str, values: Mapping[str, float]) -> Metric:
-    gauge = GaugeMetricFamily(f"{PREFIX}{name}", words, labels=("pool",))
+def _by_pool(name: str, help_text: str, values: Mapping[str, float]) -> Metric:
+    gauge = GaugeMetricFamily(f"{PREFIX}{name}", help_text, labels=("pool",))
     for pool, value in values.items():
         gauge.add_metric((pool,), value)
     return gauge

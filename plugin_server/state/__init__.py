@@ -1,6 +1,6 @@
-"""What the plugin knows: states of jobs, what pools published, rejections, pending deletions.
+"""The plugin's state: job states, what pools published, rejections, pending deletes.
 
-Any thread may call; whatever is shared is held under a lock. Pending deletions are files; Redis has
+Any thread may call; shared data is held under a lock. Pending deletes are files; Redis has
 configurations. Nothing here waits for NATS.
 
 Touches: clock, files, log, redis, threads.

@@ -1,4 +1,4 @@
-"""Deletions as files: what the plugin has promised to interLink survives its own end."""
+"""Pending deletes as files: what the plugin has promised to interLink survives a restart."""
 
 from __future__ import annotations
 
@@ -19,57 +19,57 @@ logger = logging.getLogger(__name__)
 _SUFFIX = ".delete"
 
 
-class Intent(NamedTuple):
-    """A job that its site has yet to be told to end."""
+class DeleteRecord(NamedTuple):
+    """Delete that a site has not confirmed yet."""
 
     pool: str
     job: str
     grace_period_s: Optional[int]  # None: the job's own
 
 
-class IntentKeeper(Protocol):
-    """Where deletions are kept beside this process's memory."""
+class DeleteRecordStore(Protocol):
+    """Store of pending deletes besides this process's memory."""
 
-    def add(self, intent: Intent) -> None:
-        """Keep one."""
+    def add(self, record: DeleteRecord) -> None:
+        """Save a record."""
 
     def remove(self, job: str) -> None:
-        """Forget one."""
+        """Remove the record of a job."""
 
-    def load(self) -> list[Intent]:
-        """All that are kept."""
+    def load(self) -> list[DeleteRecord]:
+        """Return all records."""
 
 
-class IntentFiles:
-    """One small file per deletion that its site has not confirmed."""
+class DeleteRecordFiles:
+    """Store with one small file per pending delete."""
 
     def __init__(self, directory: str) -> None:
         self._directory = Path(directory) if directory else None
         self._lock = threading.Lock()
 
-    def add(self, intent: Intent) -> None:
-        """Write it down, for good; a directory that cannot be written to is said and survived."""
+    def add(self, record: DeleteRecord) -> None:
+        """Save a record durably; log and continue if the directory is not writable."""
         if self._directory is None:
             return
         try:
-            self._write(self._directory, intent)
+            self._write(self._directory, record)
         except OSError as error:
             logger.error(
                 "%s: its deletion is kept in memory only: %s: %s",
-                intent.job,
+                record.job,
                 self._directory,
                 error.strerror,
-                extra={"job": intent.job},
+                extra={"job": record.job},
             )
 
-    def _write(self, directory: Path, intent: Intent) -> None:
+    def _write(self, directory: Path, record: DeleteRecord) -> None:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=directory, prefix=".")
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(intent._asdict(), file)
+            json.dump(record._asdict(), file)
             file.flush()
             os.fsync(file.fileno())
-        Path(name).rename(directory / f"{intent.job}{_SUFFIX}")
+        Path(name).rename(directory / f"{record.job}{_SUFFIX}")
         folder = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -77,7 +77,7 @@ class IntentFiles:
             os.close(folder)
 
     def remove(self, job: str) -> None:
-        """The site has confirmed it."""
+        """Remove the record of a job that its site has confirmed."""
         if self._directory is None:
             return
         try:
@@ -85,36 +85,36 @@ class IntentFiles:
         except OSError as error:
             logger.warning("%s: %s", self._directory, error.strerror)
 
-    def load(self) -> list[Intent]:
-        """All that were not confirmed when the plugin last ran."""
+    def load(self) -> list[DeleteRecord]:
+        """Return the deletes that were not confirmed when the plugin last ran."""
         if self._directory is None:
             return []
         try:
             files = sorted(self._directory.glob(f"*{_SUFFIX}"))
         except OSError:
             return []
-        return [intent for intent in map(_read, files) if intent is not None]
+        return [record for record in map(_read, files) if record is not None]
 
 
-def _read(path: Path) -> Optional[Intent]:
+def _read(path: Path) -> Optional[DeleteRecord]:
     try:
-        return read_intent(path.read_bytes(), str(path))
+        return parse_delete_record(path.read_bytes(), str(path))
     except FileNotFoundError:
-        return None  # another worker was quicker
+        return None  # another worker has removed it
     except OSError as error:
         logger.warning("%s: %s", path, error.strerror)
         return None
 
 
-def read_intent(content: bytes, where: str) -> Optional[Intent]:
-    """The deletion in some bytes; None, and a line in the log, when there is none."""
+def parse_delete_record(content: bytes, source: str) -> Optional[DeleteRecord]:
+    """Return the record in some bytes; None, and a log message, if it is not valid."""
     try:
         raw = json.loads(content)
         job, grace = raw["job"], raw["grace_period_s"]
         uid_of(job)
         if grace is not None and (type(grace) is not int or not 0 <= grace <= LARGEST):
             raise ValueError("grace_period_s")
-        return Intent(check_token("pool", raw["pool"]), job, grace)
+        return DeleteRecord(check_token("pool", raw["pool"]), job, grace)
     except (ValueError, KeyError, TypeError, PodRejected, RecursionError) as error:
-        logger.warning("%s: is not a deletion: %s", where, error)
+        logger.warning("%s: is not a deletion: %s", source, error)
         return None

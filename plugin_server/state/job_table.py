@@ -1,8 +1,7 @@
-"""What is known of every job, in memory: fed by what sites say, read by every status request.
+"""The table of all jobs, in memory: filled by publications of sites, read by status requests.
 
-An entry belongs to the pool that spoke of it, so that a site can lie about its own pool only.
-What an entry says of its job never changes: a new status is a new entry, so that readers need no
-lock.
+An entry belongs to the pool that published it, so that a site can lie about its own pool only.
+The status in an entry never changes: a new status is a new entry, so that readers need no lock.
 """
 
 from __future__ import annotations
@@ -15,42 +14,42 @@ from typing import Callable, Optional
 
 from templates.job.status import ENDED, PHASES, JobStatus
 
-MOST_JOBS = 200_000  # of one pool; a site must not fill the memory
-HOME_KEPT = 100_000  # pods whose pool was named once; the oldest are forgotten first
-GONE_KEPT = 10_000  # pods whose job is gone, likewise
+MAX_JOBS = 200_000  # of one pool; a site must not fill the memory
+MAX_POD_POOLS = 100_000  # pods that have named their pool; the oldest are removed first
+MAX_REMOVED = 10_000  # pods whose job is gone, likewise
 FAILED = "failed"  # a job that has ended with another exit code than 0
-NOBODY = dict.fromkeys((*PHASES, FAILED), 0)
+ZERO_COUNTS = dict.fromkeys((*PHASES, FAILED), 0)
 
 
 class Entry:
-    """One job, and when it was last heard of."""
+    """Status of a job, and when it was last received."""
 
-    __slots__ = ("heard", "pool", "status")
+    __slots__ = ("pool", "received", "status")
 
-    def __init__(self, pool: str, status: JobStatus, heard: float) -> None:
+    def __init__(self, pool: str, status: JobStatus, received: float) -> None:
         self.pool = pool
         self.status = status
-        self.heard = heard
+        self.received = received
 
 
-class StatesTable:
-    """All jobs of all pools."""
+class JobTable:
+    """Table of the jobs of all pools."""
 
     def __init__(self, default_pool: str = "", clock: Callable[[], float] = time.monotonic) -> None:
         self._default_pool = default_pool
         self._clock = clock
         self._pools: dict[str, dict[str, Entry]] = {}  # pool -> uid -> entry
-        self._homes: dict[str, str] = {}  # uid -> the pool that the pod itself named
-        self._gone: dict[tuple[str, str], None] = {}  # pools and uids that they no longer have
+        self._pod_pools: dict[str, str] = {}  # uid -> the pool that the pod itself names
+        self._removed: dict[tuple[str, str], None] = {}  # pools and uids that were removed
         self._lock = threading.Lock()
 
     # --- writing ------------------------------------------------------------------------------
 
     def put(self, pool: str, status: JobStatus) -> bool:
-        """Take a status, unless a later one is known; true if it says anything new."""
-        return self._put(pool, status, _compact)
+        """Store a status, unless it is outdated; return whether it was new."""
+        return self._put(pool, status, _interned)
 
-    def _put(self, pool: str, status: JobStatus, compact: Callable[[JobStatus], JobStatus]) -> bool:
+    def _put(self, pool: str, status: JobStatus, intern: Callable[[JobStatus], JobStatus]) -> bool:
         now = self._clock()
         with self._lock:
             jobs = self._pools.setdefault(sys.intern(pool), {})
@@ -58,59 +57,61 @@ class StatesTable:
             if known is not None and not _follows(known.status, status):
                 return False
             if known is not None and known.status == status:
-                known.heard = now
+                known.received = now
                 return False
-            if known is None and len(jobs) >= MOST_JOBS:
+            if known is None and len(jobs) >= MAX_JOBS:
                 return False
-            jobs[status.uid] = Entry(sys.intern(pool), compact(status), now)
-            self._gone.pop((pool, status.uid), None)
+            jobs[status.uid] = Entry(sys.intern(pool), intern(status), now)
+            self._removed.pop((pool, status.uid), None)
             return True
 
-    def enter(self, pool: str, status: JobStatus) -> None:
-        """What a site has just taken from us (``accepted``).
+    def add_accepted(self, pool: str, status: JobStatus) -> None:
+        """Store the status of a job that a site has just accepted.
 
-        It may have said more of it by now, or lost it again.
+        The site may have published a later one by now, or removed the job again.
         """
         with self._lock:
-            if (pool, status.uid) in self._gone:
+            if (pool, status.uid) in self._removed:
                 return
-            self._homes[status.uid] = sys.intern(pool)
-        self._put(pool, status, lambda made: made)  # its texts are kept once already
+            self._pod_pools[status.uid] = sys.intern(pool)
+        self._put(pool, status, lambda interned: interned)
 
     def remove(self, pool: str, uids: Iterable[str]) -> None:
-        """The site no longer has them."""
+        """Remove jobs that the site no longer has."""
         with self._lock:
             jobs = self._pools.get(pool, {})
             for uid in uids:
                 jobs.pop(uid, None)
-                self._homes.pop(uid, None)
-                self._gone[pool, uid] = None
-            while len(self._gone) > GONE_KEPT:
-                del self._gone[next(iter(self._gone))]
+                self._pod_pools.pop(uid, None)
+                self._removed[pool, uid] = None
+            while len(self._removed) > MAX_REMOVED:
+                del self._removed[next(iter(self._removed))]
 
-    def keep_only(self, pool: str, uids: Collection[str], heard_before: float) -> int:
-        """Remove what a complete list of a pool's jobs does not hold, but nothing newer than it."""
+    def keep_only(self, pool: str, uids: Collection[str], received_before: float) -> int:
+        """Remove jobs that are not in a complete list, unless they are newer; return how many."""
         with self._lock:
             jobs = self._pools.get(pool, {})
             stale = [
-                uid for uid, entry in jobs.items() if uid not in uids and entry.heard < heard_before
+                uid
+                for uid, entry in jobs.items()
+                if uid not in uids and entry.received < received_before
             ]
         self.remove(pool, stale)
         return len(stale)
 
-    def settle(self, uid: str, pool: str) -> None:
-        """The pod itself names this pool as its own."""
-        if self._homes.get(uid) != pool:
+    def remember_pool(self, uid: str, pool: str) -> None:
+        """Remember the pool that the pod itself names."""
+        if self._pod_pools.get(uid) != pool:
             with self._lock:
-                self._homes[uid] = sys.intern(pool)
-                while len(self._homes) > HOME_KEPT:
-                    del self._homes[next(iter(self._homes))]
+                self._pod_pools[uid] = sys.intern(pool)
+                while len(self._pod_pools) > MAX_POD_POOLS:
+                    del self._pod_pools[next(iter(self._pod_pools))]
 
     # --- reading ------------------------------------------------------------------------------
 
     def find(self, uid: str, pool: str = "") -> Optional[Entry]:
-        """What is known of a pod, from the pool that it names; if it names none, from its home."""
-        pool = pool or self._homes.get(uid, "")
+        """Return the entry of a pod in the pool that it names, or has named; None if unknown."""
+        pool = pool or self._pod_pools.get(uid, "")
         if pool:
             return self._pools.get(pool, {}).get(uid)
         for jobs in (self._pools.get(self._default_pool, {}), *list(self._pools.values())):
@@ -119,12 +120,12 @@ class StatesTable:
         return None
 
     def pool_of(self, uid: str) -> str:
-        """The pool of a pod; empty if it is not known."""
+        """Return the pool of a pod; empty if unknown."""
         entry = self.find(uid)
-        return entry.pool if entry is not None else self._homes.get(uid, "")
+        return entry.pool if entry is not None else self._pod_pools.get(uid, "")
 
     def of_origin(self, origin: str) -> list[tuple[str, JobStatus]]:
-        """Pool and status of each job that belongs to a cluster."""
+        """Return pool and status of each job that belongs to a cluster."""
         with self._lock:
             return [
                 (pool, entry.status)
@@ -134,16 +135,16 @@ class StatesTable:
             ]
 
     def count(self, pool: str) -> int:
-        """How many jobs of a pool are known."""
+        """Return the number of jobs of a pool."""
         return len(self._pools.get(pool, {}))
 
-    def census(self) -> dict[str, dict[str, int]]:
-        """How many jobs of each pool are in each phase; and how many of the ended have failed."""
+    def count_by_phase(self) -> dict[str, dict[str, int]]:
+        """Return how many jobs of each pool are in each phase, and how many have failed."""
         with self._lock:
             entries = [(p, list(jobs.values())) for p, jobs in self._pools.items()]
         counts: dict[str, dict[str, int]] = {}
         for pool, jobs in entries:
-            of_pool = counts[pool] = dict(NOBODY)
+            of_pool = counts[pool] = dict(ZERO_COUNTS)
             for entry in jobs:
                 of_pool[entry.status.phase] += 1
                 of_pool[FAILED] += entry.status.phase == ENDED and entry.status.exit_code != 0
@@ -151,14 +152,14 @@ class StatesTable:
 
 
 def _follows(known: JobStatus, status: JobStatus) -> bool:
-    """Whether a status may take the place of the one that is known; an end is final."""
+    """Return whether a status may replace the known one; an end is final."""
     if known.phase == ENDED and status.phase != ENDED:
         return False
     return status.version >= known.version
 
 
-def _compact(status: JobStatus) -> JobStatus:
-    """The same, with texts that many jobs have in common kept once."""
+def _interned(status: JobStatus) -> JobStatus:
+    """Return the status, with strings that many jobs share interned."""
     containers = tuple(
         entry._replace(
             kind=sys.intern(entry.kind),

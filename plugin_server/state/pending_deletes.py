@@ -1,7 +1,7 @@
-"""Pending deletes: answered at once, and remembered until the site has confirmed them.
+"""Pending deletes: answered at once, and kept until the site has confirmed them.
 
-interLink asks once and never again, whatever we answer; so a deletion must outlive a site that is
-away, and this process. ``delete_retries.py`` tells the sites.
+interLink asks once and never again, whatever the response; so a delete must outlive a site that is
+away, and this process. ``delete_retries.py`` sends them to the sites.
 """
 
 from __future__ import annotations
@@ -11,81 +11,81 @@ import time
 from collections.abc import Sequence
 from typing import Callable, Optional
 
-from plugin_server.state.delete_records import Intent, IntentKeeper
+from plugin_server.state.delete_records import DeleteRecord, DeleteRecordStore
 from templates.common.names import uid_of
 
-KEPT_S = 3600.0  # how long a deleted pod is remembered, so that a late create of it is refused
+TOMBSTONE_S = 3600.0  # how long a deleted pod is known, so that a late create is rejected
 
 
 class Deletions:
-    """What has to be deleted, and what was; called by any number of threads."""
+    """Pending deletes, and tombstones of pods; called by any number of threads."""
 
     def __init__(
         self,
-        keepers: Sequence[IntentKeeper],
-        on_added: Callable[[str], object],  # told the pool
+        stores: Sequence[DeleteRecordStore],
+        on_added: Callable[[str], object],  # called with the pool
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._keepers = keepers
+        self._stores = stores
         self._on_added = on_added
         self._clock = clock
-        self._deleted: dict[str, float] = {}  # uid -> when; in the order of time
-        self._waiting: dict[str, dict[str, Intent]] = {}  # pool -> job -> intent
+        self._deleted: dict[str, float] = {}  # uid -> time; oldest first
+        self._pending: dict[str, dict[str, DeleteRecord]] = {}  # pool -> job -> record
         self._lock = threading.Lock()
 
     def add(self, pool: str, job: str, grace_period_s: Optional[int]) -> None:
-        """Promise that a job ends, and is never begun if it has not been."""
-        intent = Intent(pool, job, grace_period_s)
-        for keeper in self._keepers:
-            keeper.add(intent)
-        self._take(intent)
+        """Request that a job ends, and never starts if it has not started."""
+        record = DeleteRecord(pool, job, grace_period_s)
+        for store in self._stores:
+            store.add(record)
+        self._remember(record)
         self._on_added(pool)
 
-    def _take(self, intent: Intent) -> None:
+    def _remember(self, record: DeleteRecord) -> None:
         with self._lock:
-            self._mark(uid_of(intent.job))
-            self._waiting.setdefault(intent.pool, {})[intent.job] = intent
+            self._mark_deleted(uid_of(record.job))
+            self._pending.setdefault(record.pool, {})[record.job] = record
 
-    def mark(self, uid: str) -> None:
-        """A pod that is gone although nothing has to be deleted for it."""
+    def mark_deleted(self, uid: str) -> None:
+        """Set the tombstone of a pod for which nothing has to be deleted."""
         with self._lock:
-            self._mark(uid)
+            self._mark_deleted(uid)
 
-    def _mark(self, uid: str) -> None:
+    def _mark_deleted(self, uid: str) -> None:
         now = self._clock()
         self._deleted.pop(uid, None)
         self._deleted[uid] = now
         while self._deleted:
             oldest = next(iter(self._deleted))
-            if now - self._deleted[oldest] < KEPT_S:
+            if now - self._deleted[oldest] < TOMBSTONE_S:
                 break
             del self._deleted[oldest]
 
     def is_deleted(self, uid: str) -> bool:
-        """Whether a pod's deletion was asked for lately."""
+        """Return whether a pod's deletion was requested lately."""
         return uid in self._deleted
 
-    def waiting(self) -> dict[str, int]:
-        """How many deletions of each pool its site has not confirmed."""
+    def count_pending(self) -> dict[str, int]:
+        """Return how many deletes are pending, by pool."""
         with self._lock:
-            return {pool: len(intents) for pool, intents in self._waiting.items()}
+            return {pool: len(records) for pool, records in self._pending.items()}
 
-    def pending(self, pool: str) -> list[Intent]:
-        """Return the deletions that a pool has not confirmed."""
+    def pending(self, pool: str) -> list[DeleteRecord]:
+        """Return the pending deletes of a pool."""
         with self._lock:
-            return list(self._waiting.get(pool, {}).values())
+            return list(self._pending.get(pool, {}).values())
 
-    def confirm(self, intent: Intent) -> None:
-        """Forget a deletion that its site sees to."""
+    def confirm(self, record: DeleteRecord) -> None:
+        """Remove a pending delete that its site has confirmed."""
         with self._lock:
-            self._waiting.get(intent.pool, {}).pop(intent.job, None)
-        for keeper in self._keepers:
-            keeper.remove(intent.job)
+            self._pending.get(record.pool, {}).pop(record.job, None)
+        for store in self._stores:
+            store.remove(record.job)
 
     def load(self) -> list[str]:
-        """Take what was not confirmed when the plugin last ran; return the pools."""
-        for keeper in self._keepers:
-            for intent in keeper.load():
-                self._take(intent)
+        """Load the deletes that were pending when the plugin last ran; return their pools."""
+        for store in self._stores:
+            for record in store.load():
+                self._remember(record)
         with self._lock:
-            return list(self._waiting)
+            return list(self._pending)

@@ -1,6 +1,6 @@
-"""What is known of each pool: how its scripts are built, what it offers, when it was last heard.
+"""Pools: build configuration, resources, and when each was last heard from.
 
-Written by the loop's thread, read by all.
+Written by the loop's thread, read by all threads.
 """
 
 from __future__ import annotations
@@ -16,112 +16,112 @@ from templates.protocol.publications import Config, Resources
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
 
 
-class Known(NamedTuple):
-    """One pool."""
+class PoolInfo(NamedTuple):
+    """Last publications of a pool."""
 
     config: Optional[Config] = None
     resources: Optional[Resources] = None
-    heard: float = 0.0  # monotonic; 0: not in this life, only remembered
+    heard: float = 0.0  # monotonic; 0: not since the start, only restored
 
 
 class Pools:
-    """All pools that were ever heard of."""
+    """Table of all pools that were ever heard from."""
 
     def __init__(self, timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._timeout_s = timeout_s
         self._clock = clock
-        self._pools: dict[str, Known] = {}
+        self._pools: dict[str, PoolInfo] = {}
         self._lock = threading.Lock()
         self._new_config = threading.Condition(self._lock)
 
-    # --- what is heard ------------------------------------------------------------------------
+    # --- writing ------------------------------------------------------------------------------
 
-    def hear(self, pool: str) -> None:
-        """A sign of life."""
+    def mark_alive(self, pool: str) -> None:
+        """Note that a pool was heard from."""
         with self._lock:
-            known = self._pools.get(pool, Known())
-            self._pools[pool] = known._replace(heard=self._clock())
+            info = self._pools.get(pool, PoolInfo())
+            self._pools[pool] = info._replace(heard=self._clock())
 
-    def hear_config(self, config: Config) -> bool:
-        """How scripts are built; true when that is new."""
+    def update_config(self, config: Config) -> bool:
+        """Store a build configuration; return whether it has changed."""
         with self._lock:
-            known = self._pools.get(config.pool, Known())
-            self._pools[config.pool] = known._replace(config=config, heard=self._clock())
+            info = self._pools.get(config.pool, PoolInfo())
+            self._pools[config.pool] = info._replace(config=config, heard=self._clock())
             self._new_config.notify_all()
-            return known.config is None or known.config.digest != config.digest
+            return info.config is None or info.config.digest != config.digest
 
-    def hear_resources(self, resources: Resources) -> None:
-        """What a pool offers."""
+    def update_resources(self, resources: Resources) -> None:
+        """Store the resources that a pool offers."""
         with self._lock:
-            known = self._pools.get(resources.pool, Known())
-            self._pools[resources.pool] = known._replace(resources=resources, heard=self._clock())
+            info = self._pools.get(resources.pool, PoolInfo())
+            self._pools[resources.pool] = info._replace(resources=resources, heard=self._clock())
 
-    def remember_config(self, config: Config) -> None:
-        """What was known before a restart; what is heard wins."""
+    def restore_config(self, config: Config) -> None:
+        """Store a configuration from before a restart, unless a newer one was published."""
         with self._lock:
-            known = self._pools.get(config.pool, Known())
-            if known.config is None:
-                self._pools[config.pool] = known._replace(config=config)
+            info = self._pools.get(config.pool, PoolInfo())
+            if info.config is None:
+                self._pools[config.pool] = info._replace(config=config)
                 self._new_config.notify_all()
 
-    # --- what is asked ------------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------
 
     def config(self, pool: str) -> Optional[Config]:
-        """How scripts are built for a pool."""
-        known = self._pools.get(pool)
-        return known.config if known else None
+        """Return the build configuration of a pool; None if unknown."""
+        info = self._pools.get(pool)
+        return info.config if info else None
 
     def wait_for_config(self, pool: str, timeout_s: float) -> Optional[Config]:
-        """Return it as soon as it is published; None if it is not within the timeout."""
+        """Return the configuration when it is published; None if the timeout passes."""
         with self._new_config:
             self._new_config.wait_for(lambda: self.config(pool) is not None, timeout_s)
             return self.config(pool)
 
-    def known(self) -> Mapping[str, Known]:
-        """All of them, as they are now."""
+    def snapshot(self) -> Mapping[str, PoolInfo]:
+        """Return a copy of the table."""
         with self._lock:
             return dict(self._pools)
 
-    def is_alive(self, known: Known) -> bool:
-        """Whether a pool was heard of lately."""
-        return known.heard > 0 and self._clock() - known.heard <= self._timeout_s
+    def is_alive(self, info: PoolInfo) -> bool:
+        """Return whether a pool was heard from lately."""
+        return info.heard > 0 and self._clock() - info.heard <= self._timeout_s
 
     def alive(self) -> list[str]:
-        """The names of the pools that were heard of lately."""
-        return sorted(name for name, known in self.known().items() if self.is_alive(known))
+        """Return the names of the pools that were heard from lately."""
+        return sorted(name for name, info in self.snapshot().items() if self.is_alive(info))
 
-    def choices(self) -> str:
-        """The same for people, with what is wrong with them."""
-        return ", ".join(map(self._in_words, self.alive()))
+    def describe_alive(self) -> str:
+        """Return them for a message, with their errors."""
+        return ", ".join(map(self._describe, self.alive()))
 
-    def _in_words(self, name: str) -> str:
-        trouble = self.trouble(name)
-        return f"{name} (its batch system cannot be asked: {trouble})" if trouble else name
+    def _describe(self, name: str) -> str:
+        error = self.scheduler_error(name)
+        return f"{name} (its batch system cannot be asked: {error})" if error else name
 
-    def trouble(self, pool: str) -> str:
-        """Why a pool's batch system cannot be asked; empty if it can, as far as is known."""
+    def scheduler_error(self, pool: str) -> str:
+        """Return why a pool's batch system cannot be queried; empty if no error is known."""
         with self._lock:
-            resources = self._pools.get(pool, Known()).resources
+            resources = self._pools.get(pool, PoolInfo()).resources
         return resources.trouble if resources is not None else ""
 
-    def silent_s(self, known: Known) -> float:
-        """How long a pool has not been heard."""
-        return self._clock() - known.heard if known.heard else float("inf")
+    def seconds_since_heard(self, info: PoolInfo) -> float:
+        """Return the seconds since a pool was last heard from."""
+        return self._clock() - info.heard if info.heard else float("inf")
 
     def totals(self) -> dict[str, int]:
-        """The sum of what the live pools offer; milli-cpus, bytes, pieces.
+        """Return the sum of what alive pools offer, in milli-CPUs, bytes and pieces.
 
-        A resource that was offered once and is not any more is 0: interLink would keep the old
-        number for ever. Before the first pool was heard there is nothing to say.
+        A resource that is no longer offered is 0: interLink would keep the old number for ever.
+        Empty before the first pool was heard from.
         """
         sums: dict[str, int] = {}
-        for known in self.known().values():
-            if known.resources is not None:
-                taken = self.is_alive(known) and not known.resources.draining
-                for name, text in known.resources.quotas.items():
-                    sums[name] = sums.get(name, 0) + (_amount(name, text) if taken else 0)
+        for info in self.snapshot().values():
+            if info.resources is not None:
+                counts = self.is_alive(info) and not info.resources.draining
+                for name, text in info.resources.quotas.items():
+                    sums[name] = sums.get(name, 0) + (_base_units(name, text) if counts else 0)
         return sums
 
 
-def _amount(name: str, text: str) -> int:
+def _base_units(name: str, text: str) -> int:
     return quantity.cpu_milli(text) if name == CPU else quantity.byte_count(text)

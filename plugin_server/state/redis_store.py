@@ -1,7 +1,7 @@
-"""What a restarted plugin may know a moment sooner: how scripts are built for each pool, in Redis.
+"""Redis store of build configurations, so that a restarted plugin has them a moment sooner.
 
-JSON only, in the form in which submitters publish it, and read with the same distrust. Nothing is
-wrong without it, when it dies, or when it comes back empty: whatever a site says wins. Deletions
+JSON only, in the form in which submitters publish it, and checked as strictly. Nothing is wrong
+without it, when it dies, or when it comes back empty: what a site publishes wins. Pending deletes
 are kept here, too, for plugins without a directory.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from redis import Redis
 from redis.exceptions import RedisError
 
-from plugin_server.common.periodic_thread import Looking
+from plugin_server.common.periodic_thread import Poller
 from plugin_server.common.settings import Redis as RedisSettings
-from plugin_server.state.delete_records import Intent, read_intent
+from plugin_server.state.delete_records import DeleteRecord, parse_delete_record
 from plugin_server.state.pools import Pools
 from templates.common.errors import ConfigError, InterlinkNatsError, one_line
 from templates.common.names import check_token
@@ -30,31 +30,31 @@ from templates.protocol import publications
 logger = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 2.0
-ANSWER_S = 2.0
-AT_ONCE = 500  # deletions or configurations in one message
+TIMEOUT_S = 2.0
+SCAN_COUNT = 500  # deletes or configurations in one message
 
 
 class Store:
-    """Loads once, then saves what has changed every few seconds, in a thread of its own."""
+    """Redis store that loads once, then saves changes every few seconds, in its own thread."""
 
     def __init__(self, settings: RedisSettings, pools: Pools) -> None:
         self._settings = settings
         self._pools = pools
         self._saved: dict[str, str] = {}  # pool -> digest of the configuration
-        self._saving = Looking("redis", self._save, lambda: SAVE_EVERY_S)
+        self._poller = Poller("redis", self._save, lambda: SAVE_EVERY_S)
         self._error = RecurringError(
             logger, "redis: not used until it answers", "redis: works again"
         )
 
     def start(self) -> None:
-        """Load what there is, and begin to save."""
-        with self._tried(), self._connect() as redis:
+        """Load the configurations, and start saving."""
+        with self._log_errors(), self._connect() as redis:
             logger.info("redis: configurations of %d pools loaded", self._load(redis))
-        self._saving.start()
+        self._poller.start()
 
     def stop(self) -> None:
-        """End the thread, after a last attempt to save."""
-        self._saving.stop(3 * ANSWER_S)
+        """Stop the thread, and try to save once more."""
+        self._poller.stop(3 * TIMEOUT_S)
         self._save()
 
     # --- loading --------------------------------------------------------------------------------
@@ -64,7 +64,7 @@ class Store:
         loaded = 0
         for pool, raw in self._entries(redis, "configs"):
             try:
-                self._pools.remember_config(publications.read_config(codec.decode(raw), pool))
+                self._pools.restore_config(publications.read_config(codec.decode(raw), pool))
                 check_token("pool", pool)
             except InterlinkNatsError as error:
                 logger.warning("redis: the configuration of %s is not one: %s", pool, error)
@@ -74,36 +74,36 @@ class Store:
         return loaded
 
     def _entries(self, redis: Redis, name: str) -> Iterator[tuple[str, bytes]]:
-        found: Any = redis.hscan_iter(self._key(name), count=AT_ONCE)
+        found: Any = redis.hscan_iter(self._key(name), count=SCAN_COUNT)
         for key, value in found:
             yield key.decode(errors="replace"), value
 
-    # --- deletions ------------------------------------------------------------------------------
+    # --- pending deletes ------------------------------------------------------------------------
 
-    def add(self, intent: Intent) -> None:
-        """Write a deletion down; when Redis is away, memory and file have to do."""
+    def add(self, record: DeleteRecord) -> None:
+        """Save a pending delete; without Redis, it is kept in memory and in a file."""
         if not self._error.message:
-            with self._tried(), self._connect() as redis:
-                redis.hset(self._key("deletes"), intent.job, json.dumps(intent._asdict()))
+            with self._log_errors(), self._connect() as redis:
+                redis.hset(self._key("deletes"), record.job, json.dumps(record._asdict()))
 
     def remove(self, job: str) -> None:
-        """Its site has confirmed it."""
+        """Remove a delete that its site has confirmed."""
         if not self._error.message:
-            with self._tried(), self._connect() as redis:
+            with self._log_errors(), self._connect() as redis:
                 redis.hdel(self._key("deletes"), job)
 
-    def load(self) -> list[Intent]:
-        """Those that were not confirmed."""
-        found: list[Intent] = []
-        with self._tried(), self._connect() as redis:
+    def load(self) -> list[DeleteRecord]:
+        """Return the deletes that are not confirmed."""
+        found: list[DeleteRecord] = []
+        with self._log_errors(), self._connect() as redis:
             for _, raw in self._entries(redis, "deletes"):
-                intent = read_intent(raw, "redis")
-                if intent is not None:
-                    found.append(intent)
+                record = parse_delete_record(raw, "redis")
+                if record is not None:
+                    found.append(record)
         return found
 
     @contextlib.contextmanager
-    def _tried(self) -> Iterator[None]:
+    def _log_errors(self) -> Iterator[None]:
         try:
             yield
         except (RedisError, OSError, ConfigError) as error:
@@ -116,13 +116,13 @@ class Store:
         if not works:
             self._saved.clear()  # it may come back empty
         changed = {
-            pool: known.config
-            for pool, known in self._pools.known().items()
-            if known.config and self._saved.get(pool) != known.config.digest
+            pool: info.config
+            for pool, info in self._pools.snapshot().items()
+            if info.config and self._saved.get(pool) != info.config.digest
         }
         if works and not changed:
             return
-        with self._tried(), self._connect() as redis:
+        with self._log_errors(), self._connect() as redis:
             redis.ping()
             for pool, config in changed.items():
                 raw = codec.encode(publications.write_config(pool, config.build), compress=False)
@@ -135,19 +135,19 @@ class Store:
     def _connect(self) -> Redis:
         password = None
         if self._settings.password_file:
-            password = _secret(self._settings.password_file)
+            password = _read_password(self._settings.password_file)
         return Redis.from_url(
             self._settings.url,
             password=password,
-            socket_timeout=ANSWER_S,
-            socket_connect_timeout=ANSWER_S,
+            socket_timeout=TIMEOUT_S,
+            socket_connect_timeout=TIMEOUT_S,
         )
 
     def _key(self, name: str) -> str:
         return f"{self._settings.prefix}:{name}"
 
 
-def _secret(path: str) -> str:
+def _read_password(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,6 @@
-"""Why pods were refused, for virtual kubelets that do not fail a pod whose create has failed.
+"""Rejections of pods, for virtual kubelets that do not fail a pod whose create has failed.
 
-Those before interLink 0.6 leave it pending and ask how it is doing.
+Those before interLink 0.6 leave it pending and ask for its status.
 """
 
 from __future__ import annotations
@@ -8,25 +8,25 @@ from __future__ import annotations
 import threading
 from typing import Optional
 
-KEPT = 10_000  # the oldest go first
+MAX_REJECTIONS = 10_000  # the oldest are removed first
 
 
-class Refusals:
-    """By the uid of the pod; called by any number of threads."""
+class Rejections:
+    """Messages of rejected pods by uid; called by any number of threads."""
 
     def __init__(self) -> None:
-        self._words: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def note(self, uid: str, words: str) -> None:
+    def add(self, uid: str, message: str) -> None:
         with self._lock:
-            self._words[uid] = words
-            while len(self._words) > KEPT:
-                del self._words[next(iter(self._words))]
+            self._messages[uid] = message
+            while len(self._messages) > MAX_REJECTIONS:
+                del self._messages[next(iter(self._messages))]
 
-    def forget(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         with self._lock:
-            self._words.pop(uid, None)
+            self._messages.pop(uid, None)
 
-    def words(self, uid: str) -> Optional[str]:
-        return self._words.get(uid)
+    def message(self, uid: str) -> Optional[str]:
+        return self._messages.get(uid)

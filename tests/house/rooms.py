@@ -61,9 +61,8 @@ ROOMS: dict[str, list[list[str]]] = {
 
 # Names of more than one class: only where they mean the same.
 HOMONYMS: list[str] = [
-    "Access",
+    "ApiAccess",
     "Metrics",
     "Options",
-    "Orphans",
     "Settings",
 ]

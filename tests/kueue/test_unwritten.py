@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.kubernetes.client import Access, Cluster, PodChanged
+from plugin_server.kubernetes.client import ApiAccess, PodApi, PodChanged
 from tests.kueue.plugin_account import NAMESPACE, created, knows_its_cluster
 from tests.support.kueue_bed import KueueBed
 from tests.support.system import System, job_of, running
@@ -83,12 +83,12 @@ def test_without_the_right_the_log_says_which_is_missing(
 
 
 @pytest.fixture
-def cluster(bed: KueueBed, orphans: dict[str, Any]) -> Cluster:
-    return Cluster(Access(bed.server, orphans["token_file"], orphans["ca_file"]))
+def cluster(bed: KueueBed, orphans: dict[str, Any]) -> PodApi:
+    return PodApi(ApiAccess(bed.server, orphans["token_file"], orphans["ca_file"]))
 
 
 def test_a_pod_that_has_changed_since_it_was_read_is_left_alone(
-    bed: KueueBed, cluster: Cluster
+    bed: KueueBed, cluster: PodApi
 ) -> None:
     name = "changes"
     spec = {
@@ -97,18 +97,18 @@ def test_a_pod_that_has_changed_since_it_was_read_is_left_alone(
     }
     metadata = {"name": name, "namespace": NAMESPACE}
     bed.apply({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
-    found = cluster.pod(NAMESPACE, name)
-    assert found is not None and found["metadata"]["uid"] in cluster.unended_pods()
+    found = cluster.read_pod(NAMESPACE, name)
+    assert found is not None and found["metadata"]["uid"] in cluster.list_unended_pod_uids()
     bed.kubectl("annotate", "pod", name, "--namespace", NAMESPACE, "a=b")
     with pytest.raises(PodChanged):
         cluster.write_status(found, {"phase": "Failed"})
-    again = cluster.pod(NAMESPACE, name)
+    again = cluster.read_pod(NAMESPACE, name)
     assert again is not None
     cluster.write_status(again, {"phase": "Failed"})
-    assert found["metadata"]["uid"] not in cluster.unended_pods()
-    assert found["metadata"]["uid"] in cluster.pods()
+    assert found["metadata"]["uid"] not in cluster.list_unended_pod_uids()
+    assert found["metadata"]["uid"] in cluster.list_pod_uids()
     words = ("--namespace", NAMESPACE, "--force", "--grace-period=0")
     bed.kubectl("delete", "pod", name, *words)
-    assert cluster.pod(NAMESPACE, name) is None
+    assert cluster.read_pod(NAMESPACE, name) is None
     with pytest.raises(PodChanged):
         cluster.write_status(again, {"phase": "Failed"})

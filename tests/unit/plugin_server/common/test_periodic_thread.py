@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from plugin_server.common.periodic_thread import Looking
+from plugin_server.common.periodic_thread import Poller
 from templates.common.errors import InterlinkNatsError
 
 
@@ -23,18 +23,18 @@ def test_no_error_ends_it_and_each_is_told_once(caplog: pytest.LogCaptureFixture
         if error is not None:
             raise error
 
-    looking = Looking("sky", look, lambda: 0.0 if rounds else 3600.0, "answers again")
+    poller = Poller("sky", look, lambda: 0.0 if rounds else 3600.0, "answers again")
     with caplog.at_level(logging.WARNING, "plugin_server.common.periodic_thread"):
-        looking.start()
+        poller.start()
         assert over.wait(30)
-        looking.stop(30)
-    assert looking.is_over
+        poller.stop(30)
+    assert poller.is_stopping
     told = [record.getMessage() for record in caplog.records]
     assert told == ["sky: it is away", "sky failed", "sky: answers again", "sky failed"]
     assert caplog.text.count("Traceback") == 2
 
 
 def test_one_that_was_never_started_can_be_stopped() -> None:
-    looking = Looking("sky", lambda: None, lambda: 0.0)
-    looking.stop()
-    assert looking.is_over
+    poller = Poller("sky", lambda: None, lambda: 0.0)
+    poller.stop()
+    assert poller.is_stopping

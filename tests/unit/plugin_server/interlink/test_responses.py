@@ -12,8 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from plugin_server.interlink.requests import read
-from plugin_server.interlink.responses import introduction, lost_status, pod_status, stamp
+from plugin_server.interlink.requests import read_pod
+from plugin_server.interlink.responses import (
+    format_time,
+    lost_status,
+    pod_status,
+    preliminary_status,
+)
 from plugin_server.kubernetes.terminal_status import ended_status
 from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, End
 from templates.job.status import ENDED, KINDS, PHASES, ContainerStatus, JobStatus
@@ -26,8 +31,8 @@ RECORDINGS = Path(__file__).parents[3] / "data" / "recordings"
 
 
 def answer_for(raw: dict[str, Any], job: JobStatus) -> dict[str, Any]:
-    asked = read(raw)
-    said = introduction(asked, job) or pod_status(asked, job)
+    asked = read_pod(raw)
+    said = preliminary_status(asked, job) or pod_status(asked, job)
     answer: dict[str, Any] = json.loads(json.dumps(said))
     return answer
 
@@ -89,8 +94,8 @@ def any_state() -> list[ContainerState]:
 
 def check(raw: dict[str, Any], job: JobStatus) -> None:
     """There is a response; and one that ends the pod if its job has ended."""
-    asked = read(raw)
-    introduction(asked, job)
+    asked = read_pod(raw)
+    preliminary_status(asked, job)
     answer = pod_status(asked, job)
     json.dumps(answer)
     assert {entry["name"] for entry in answer["containers"]} == {"main"}, job
@@ -335,7 +340,7 @@ def test_a_lost_pod_fails_and_says_so() -> None:
     raw = pod(initContainers=[{"name": "prep", "image": "busybox"}])
     kubelet = VirtualKubelet(raw)
     kubelet.take([answer_for(raw, status(raw))])
-    kubelet.take([lost_status(read(kubelet.pod), "job", "lost: really")])
+    kubelet.take([lost_status(read_pod(kubelet.pod), "job", "lost: really")])
     assert kubelet.phase == "Failed"
     (entry,) = kubelet.status["containerStatuses"]
     assert entry["state"]["terminated"]["message"] == "lost: really"
@@ -352,4 +357,4 @@ def test_a_lost_pod_fails_and_says_so() -> None:
     ],
 )
 def test_times_are_rfc_3339_or_absent(at_ms: int, text: str | None) -> None:
-    assert stamp(at_ms) == text
+    assert format_time(at_ms) == text

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.kubernetes.client import Access, Cluster, ClusterError
+from plugin_server.kubernetes.client import ApiAccess, PodApi, PodApiError
 from tests.unit.plugin_server.kube_api import TOKEN, KubeApi
 
 LIST = "/api/v1/pods"
@@ -27,31 +27,31 @@ def api(tmp_path: Path) -> Iterator[KubeApi]:
         yield found
 
 
-def cluster_of(api: KubeApi, **changes: str) -> Cluster:
-    access = Access(api.url, str(api.token_file), str(api.ca_file))
-    return Cluster(access._replace(**changes))
+def cluster_of(api: KubeApi, **changes: str) -> PodApi:
+    access = ApiAccess(api.url, str(api.token_file), str(api.ca_file))
+    return PodApi(access._replace(**changes))
 
 
 def test_which_cluster_it_is(api: KubeApi) -> None:
-    assert cluster_of(api).identity() == api.cluster
+    assert cluster_of(api).read_cluster_uid() == api.cluster
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 5])
 def test_all_pods_page_by_page(api: KubeApi, count: int) -> None:
     api.pods = [str(uuid.uuid4()) for _ in range(count)]
-    assert cluster_of(api).pods() == set(api.pods)
+    assert cluster_of(api).list_pod_uids() == set(api.pods)
 
 
 def test_a_url_with_a_path(api: KubeApi) -> None:
     api.answers["/clusters/c-1" + NAMESPACE] = (200, {"metadata": {"uid": "u1"}})
-    assert cluster_of(api, url=f"{api.url}/clusters/c-1/").identity() == "u1"
+    assert cluster_of(api, url=f"{api.url}/clusters/c-1/").read_cluster_uid() == "u1"
 
 
 def test_a_new_token_counts_at_once(api: KubeApi) -> None:
     cluster = cluster_of(api)
-    cluster.identity()
+    cluster.read_cluster_uid()
     api.token_file.write_text("another")
-    assert cluster.identity() == api.cluster
+    assert cluster.read_cluster_uid() == api.cluster
 
 
 def test_a_list_that_breaks_off_is_none(api: KubeApi) -> None:
@@ -65,8 +65,8 @@ def test_a_list_that_breaks_off_is_none(api: KubeApi) -> None:
         return first(path, headers)
 
     api.answer = expired  # type: ignore[method-assign]
-    with pytest.raises(ClusterError, match="says 410: The provided continue parameter is too old"):
-        cluster_of(api).pods()
+    with pytest.raises(PodApiError, match="says 410: The provided continue parameter is too old"):
+        cluster_of(api).list_pod_uids()
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_a_list_that_breaks_off_is_none(api: KubeApi) -> None:
 )
 def test_what_is_no_list_of_pods(api: KubeApi, status: int, content: Any, words: str) -> None:
     api.answers[LIST] = (status, content)
-    with pytest.raises(ClusterError, match=words) as caught:
-        cluster_of(api).pods()
+    with pytest.raises(PodApiError, match=words) as caught:
+        cluster_of(api).list_pod_uids()
     assert "\n" not in str(caught.value)
 
 
@@ -99,32 +99,32 @@ def test_a_list_without_end(api: KubeApi, monkeypatch: pytest.MonkeyPatch) -> No
     more = {"resourceVersion": "1", "continue": "x"}
     page = {**EMPTY, "items": [ITEM], "metadata": more}
     api.answers[LIST] = (200, page)
-    with pytest.raises(ClusterError, match="does not end within 3 pages"):
-        cluster_of(api).pods()
+    with pytest.raises(PodApiError, match="does not end within 3 pages"):
+        cluster_of(api).list_pod_uids()
 
 
 def test_a_namespace_without_a_uid(api: KubeApi) -> None:
     api.answers[NAMESPACE] = (200, {"metadata": {"uid": ""}})
-    with pytest.raises(ClusterError, match="kube-system has no uid"):
-        cluster_of(api).identity()
+    with pytest.raises(PodApiError, match="kube-system has no uid"):
+        cluster_of(api).read_cluster_uid()
 
 
 def test_it_is_asked_only_behind_a_certificate_that_is_good(api: KubeApi) -> None:
     for changes in ({"ca_file": ""}, {"url": api.url.replace("127.0.0.1", "localhost")}):
-        with pytest.raises(ClusterError, match=r"CERTIFICATE_VERIFY_FAILED|certificate verify"):
-            cluster_of(api, **changes).identity()
+        with pytest.raises(PodApiError, match=r"CERTIFICATE_VERIFY_FAILED|certificate verify"):
+            cluster_of(api, **changes).read_cluster_uid()
     assert api.paths == []
 
 
 def test_files_that_are_not_there_are_named(api: KubeApi) -> None:
     for key in ("token_file", "ca_file"):
-        with pytest.raises(ClusterError) as caught:
-            cluster_of(api, **{key: "/does/not/exist"}).identity()
+        with pytest.raises(PodApiError) as caught:
+            cluster_of(api, **{key: "/does/not/exist"}).read_cluster_uid()
         assert "No such file" in str(caught.value)
     for token in ("two\nlines", "", "zwölf"):
         api.token_file.write_text(token)
-        with pytest.raises(ClusterError, match="token: must hold one word") as caught:
-            cluster_of(api).identity()
+        with pytest.raises(PodApiError, match="token: must hold one word") as caught:
+            cluster_of(api).read_cluster_uid()
         assert "two" not in str(caught.value)
 
 
@@ -132,11 +132,11 @@ def test_nobody_there_and_nobody_who_answers(api: KubeApi, monkeypatch: pytest.M
     monkeypatch.setattr("plugin_server.kubernetes.client.TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
-        with pytest.raises(ClusterError, match="timed out") as caught:
-            cluster_of(api, url=f"https://localhost:{port}").identity()
+        with pytest.raises(PodApiError, match="timed out") as caught:
+            cluster_of(api, url=f"https://localhost:{port}").read_cluster_uid()
         assert TOKEN not in str(caught.value)
-    with pytest.raises(ClusterError, match="refused"):
-        cluster_of(api, url=f"https://localhost:{port}").identity()
+    with pytest.raises(PodApiError, match="refused"):
+        cluster_of(api, url=f"https://localhost:{port}").read_cluster_uid()
 
 
 def test_the_plugin_does_without_the_package_kubernetes() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from plugin_server.kubernetes.client import ClusterError
-from plugin_server.kubernetes.orphans import WINDOW_S, Brake, Candidate, Missing
+from plugin_server.kubernetes.client import PodApiError
+from plugin_server.kubernetes.orphans import WINDOW_S, Brake, Candidate, MissingPods
 from tests.unit.plugin_server.conftest import Plugin, until
 from tests.unit.plugin_server.kube_api import KubeApi
 from tests.unit.plugin_server.pod_builders import create_request, job_of, pod, status
@@ -28,30 +28,30 @@ def candidate(pool: str = "a") -> Candidate:
 
 
 def test_a_job_has_to_be_missing_in_two_lists_far_enough_apart() -> None:
-    missing, here, gone = Missing(100), candidate(), candidate()
+    missing, here, gone = MissingPods(100), candidate(), candidate()
     pods = {here.job.uid}
-    assert missing.look([here, gone], pods, 0) == []
-    assert missing.look([here, gone], pods, 99) == []
-    assert missing.look([here, gone], pods, 100) == [gone]
+    assert missing.update([here, gone], pods, 0) == []
+    assert missing.update([here, gone], pods, 99) == []
+    assert missing.update([here, gone], pods, 100) == [gone]
 
 
 def test_a_pod_that_is_seen_begins_anew() -> None:
-    missing, one = Missing(100), candidate()
-    missing.look([one], set(), 0)
-    missing.look([one], {one.job.uid}, 50)
-    assert missing.look([one], set(), 101) == []
-    assert missing.look([one], set(), 201) == [one]
+    missing, one = MissingPods(100), candidate()
+    missing.update([one], set(), 0)
+    missing.update([one], {one.job.uid}, 50)
+    assert missing.update([one], set(), 101) == []
+    assert missing.update([one], set(), 201) == [one]
 
 
 def test_one_list_says_nothing_however_late_it_comes() -> None:
-    assert Missing(1).look([candidate()], set(), 1e9) == []
+    assert MissingPods(1).update([candidate()], set(), 1e9) == []
 
 
 def test_what_is_no_candidate_any_more_is_forgotten() -> None:
-    missing, one = Missing(100), candidate()
-    missing.look([one], set(), 0)
-    missing.look([], set(), 50)
-    assert missing.look([one], set(), 101) == []
+    missing, one = MissingPods(100), candidate()
+    missing.update([one], set(), 0)
+    missing.update([], set(), 50)
+    assert missing.update([one], set(), 101) == []
 
 
 # --- the brake ------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def test_errors_say_nothing(
     assert orphans is not None
     for answer in ((500, b""), (200, {"items": []}), (403, {"message": "pods is forbidden"})):
         api.answers["/api/v1/pods"] = answer
-        with pytest.raises(ClusterError):  # and that ends the round, before anything is judged
+        with pytest.raises(PodApiError):  # and that ends the round, before anything is judged
             orphans.look()
     until(lambda: "orphans: the API server says 403: pods is forbidden" in caplog.text)
     del api.answers["/api/v1/pods"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.interlink.requests import read
+from plugin_server.interlink.requests import read_pod
 from plugin_server.kubernetes.terminal_status import ended_status
 from tests.unit.plugin_server.interlink.test_responses import answer_for, ended
 from tests.unit.plugin_server.pod_builders import containers, pod, status
@@ -44,6 +44,6 @@ def test_an_end(spec: dict[str, Any], ends: dict[str, int], phase: str) -> None:
         kubelet.take([answer_for(before, job)])
         if kubelet.phase != "Pending":
             break
-    written = ended_status(before, read(before), job)
+    written = ended_status(before, read_pod(before), job)
     assert written["phase"] == kubelet.phase == phase
     assert codes_of(written) == codes_of(kubelet.status)

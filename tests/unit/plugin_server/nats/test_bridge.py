@@ -81,6 +81,6 @@ def test_who_waits_is_told_when_it_stops() -> None:
     bridge.stop()
     thread.join(5)
     assert errors == ["the plugin is stopping"]
-    bridge.soon(errors.clear)
+    bridge.call_soon(errors.clear)
     bridge.stop()
     assert len(errors) == 1

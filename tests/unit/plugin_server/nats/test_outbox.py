@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from plugin_server.nats.outbox import TOGETHER_BYTES
+from plugin_server.nats.outbox import MAX_BATCH_BYTES
 from templates.nats.subjects import CREATE
 from templates.protocol import messages
 from templates.protocol.messages import Refusal
@@ -33,8 +33,8 @@ class Create(threading.Thread):
 
 def posted_together(plugin: Plugin, pods: list[dict[str, Any]]) -> list[int]:
     """The HTTP statuses of creates that the loop sees at the same moment."""
-    handed_over, go_on = plugin.service.creates._handover._parcels, threading.Event()
-    plugin.service.bridge.soon(go_on.wait)
+    handed_over, go_on = plugin.service.creates._handover._submits, threading.Event()
+    plugin.service.bridge.call_soon(go_on.wait)
     creates = []
     for number, raw in enumerate(pods, 1):
         creates.append(Create(plugin, raw))
@@ -60,7 +60,7 @@ def test_what_waits_for_the_same_site_goes_in_one_message(plugin: Plugin, site: 
 def test_a_message_is_not_made_too_large_by_what_could_go_in_the_next(
     plugin: Plugin, site: Site
 ) -> None:
-    size = min(TOGETHER_BYTES // 2, 100_000)
+    size = min(MAX_BATCH_BYTES // 2, 100_000)
     assert posted_together(plugin, [large_pod(size) for _ in range(4)]) == [200] * 4
     assert site.together == [1, 1, 1, 1]
 

@@ -257,7 +257,7 @@ def test_a_site_that_is_away_for_too_long_fails_the_pod_with_one_line(
         "nothing was submitted: pool away: no submitter of it is connected, waited 1 s; choose "
         "another pool, or ask the pool's admin"
     )
-    assert plugin.service.deletions.waiting() == ({} if is_told else {"away": 1})
+    assert plugin.service.deletions.count_pending() == ({} if is_told else {"away": 1})
 
 
 def test_a_site_that_has_not_answered_is_told_to_forget_the_job(

@@ -157,7 +157,7 @@ def test_the_log_of_a_job_that_was_not_heard_of_is_looked_for(plugin: Plugin, si
     raw = pod()
     site.jobs[job_of(raw)] = status(raw)
     site.logs[job_of(raw), "main"] = b"found\n"
-    until(lambda: not plugin.service.snapshots.is_syncing(site.pool))
+    until(lambda: not plugin.service.resync.is_syncing(site.pool))
     assert read(plugin, raw) == b"found\n"
 
 

@@ -29,8 +29,8 @@ def phase_of(plugin: Plugin, raw: dict[str, Any]) -> str:
 
 
 def synced(plugin: Plugin, site: Site) -> None:
-    until(lambda: plugin.service.snapshots.taken)
-    until(lambda: not plugin.service.snapshots.is_syncing(site.pool))
+    until(lambda: plugin.service.resync.completed)
+    until(lambda: not plugin.service.resync.is_syncing(site.pool))
     site.queries.clear()
 
 
@@ -225,7 +225,7 @@ def test_so_does_a_question_about_many_pods_of_which_one_has_changed(
     site.say(*(status(raw, "queued") for raw in pods))
     until(lambda: plugin.service.table.count(site.pool) == 400)
     body = json.dumps(pods)
-    assert len(body) > statuses.LONGEST_ONE
+    assert len(body) > statuses.SMALL_REQUEST
     first = plugin.client.get("/status", data=body).text
     assert plugin.client.get("/status", data=body).text == first
     ended = status(pods[7], "ended", containers=_failed(pods[7]), version=Version(1, 3, 1))

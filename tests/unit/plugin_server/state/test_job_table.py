@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.state.job_table import StatesTable
+from plugin_server.state.job_table import JobTable
 from templates.job.status import JobStatus, Version
 from tests.unit.plugin_server.pod_builders import pod, status
 
@@ -26,7 +26,7 @@ def job(phase: str = "started", **changes: Any) -> JobStatus:
     return status(RAW, phase, **changes)
 
 
-def phase(table: StatesTable, pool: str = "") -> str:
+def phase(table: JobTable, pool: str = "") -> str:
     entry = table.find(UID, pool)
     return entry.status.phase if entry is not None else "unknown"
 
@@ -44,25 +44,25 @@ def phase(table: StatesTable, pool: str = "") -> str:
 def test_the_later_version_counts_and_an_end_is_final(
     known: JobStatus, said: JobStatus, phase_after: str
 ) -> None:
-    table = StatesTable()
+    table = JobTable()
     assert table.put("a", known)
     table.put("a", said)
     assert phase(table) == phase_after
 
 
 def test_new_words_for_the_same_version_count() -> None:
-    table = StatesTable()
+    table = JobTable()
     table.put("a", job("queued", message="Priority"))
     assert table.put("a", job("queued", message="Resources"))
     assert not table.put("a", job("queued", message="Resources"))
 
 
 def test_a_pool_speaks_of_its_own_jobs_only() -> None:
-    table = StatesTable()
+    table = JobTable()
     table.put("a", job("started"))
     table.put("b", job("ended"))
     assert (phase(table, "a"), phase(table, "b")) == ("started", "ended")
-    table.settle(UID, "a")
+    table.remember_pool(UID, "a")
     assert phase(table) == "started"
     table.remove("b", [UID])
     assert phase(table, "a") == "started"
@@ -70,32 +70,32 @@ def test_a_pool_speaks_of_its_own_jobs_only() -> None:
 
 def test_a_complete_list_removes_what_it_does_not_hold_unless_that_is_newer() -> None:
     clock = Clock()
-    table = StatesTable(clock=clock)
+    table = JobTable(clock=clock)
     table.put("a", job())
     clock.now += 5
     other = pod()
-    table.enter("a", status(other))
+    table.add_accepted("a", status(other))
     assert table.keep_only("a", set(), clock.now - 1) == 1
     assert phase(table) == "unknown"
     assert table.count("a") == 1
 
 
 def test_what_is_gone_before_its_create_has_returned_does_not_come_again() -> None:
-    table = StatesTable()
+    table = JobTable()
     table.remove("a", [UID])
-    table.enter("a", job("queued"))
+    table.add_accepted("a", job("queued"))
     assert phase(table) == "unknown"
-    table.enter("b", job("queued"))
+    table.add_accepted("b", job("queued"))
     assert phase(table) == "queued"  # a pool speaks of its own jobs only
     table.remove("b", [UID])
     assert table.put("a", job("started"))  # the site itself has it again
     table.remove("b", [UID])
-    table.enter("a", job("ended"))
+    table.add_accepted("a", job("ended"))
     assert phase(table) == "ended"
 
 
 def test_the_jobs_of_one_cluster_are_those_that_say_so() -> None:
-    table = StatesTable()
+    table = JobTable()
     mine, others, nobodys = (status(pod(), origin=o) for o in ("x", "y", ""))
     for one in (mine, others, nobodys):
         table.put("a", one)
@@ -103,12 +103,12 @@ def test_the_jobs_of_one_cluster_are_those_that_say_so() -> None:
 
 
 def test_it_counts_by_pool_and_phase() -> None:
-    table = StatesTable()
+    table = JobTable()
     table.put("a", job())
     table.put("a", status(pod(), "queued"))
     table.put("b", status(pod(), "ended", exit_code=3))
     table.put("b", status(pod(), "ended"))
-    assert table.census() == {
+    assert table.count_by_phase() == {
         "a": {"accepted": 0, "queued": 1, "started": 1, "ended": 0, "failed": 0},
         "b": {"accepted": 0, "queued": 0, "started": 0, "ended": 2, "failed": 1},
     }

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.state.delete_records import Intent, IntentFiles
+from plugin_server.state.delete_records import DeleteRecord, DeleteRecordFiles
 from templates.protocol import messages
 from templates.protocol.messages import Delete, Refusal
 from tests.support.nats_server import NatsServer
@@ -27,7 +27,7 @@ def test_a_delete_reaches_the_site_with_its_grace_period(plugin: Plugin, site: S
     answer = plugin.delete(raw)
     assert (answer.status_code, answer.text) == (200, "deleted")
     until(lambda: site.deleted == [Delete(job_of(raw), 5)])
-    until(lambda: plugin.service.deletions.waiting() == {"slurm-a": 0})
+    until(lambda: plugin.service.deletions.count_pending() == {"slurm-a": 0})
 
 
 def test_a_create_after_its_delete_is_refused(plugin: Plugin, site: Site) -> None:
@@ -42,7 +42,7 @@ def test_a_create_after_its_delete_is_refused(plugin: Plugin, site: Site) -> Non
 def test_a_delete_waits_for_a_site_that_is_away(plugin: Plugin, nats: NatsServer) -> None:
     raw = pod(pool="away")
     assert plugin.delete(raw).status_code == 200
-    until(lambda: plugin.service.deletions.waiting() == {"away": 1})
+    until(lambda: plugin.service.deletions.count_pending() == {"away": 1})
     with Site(nats.url, "away") as site:
         until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
 
@@ -68,7 +68,7 @@ def test_a_delete_that_is_repeated_is_told_once(
         raw = pod()
         plugin.delete(raw)
         until(lambda: len(site.deleted) == 1)
-        until(lambda: plugin.service.deletions.waiting() == {"slurm-a": 0})
+        until(lambda: plugin.service.deletions.count_pending() == {"slurm-a": 0})
     told = [record.getMessage().partition(": ")[2] for record in caplog.records]
     yet = "pool slurm-a has not deleted it yet"
     assert told == [f"{yet}: full", f"{yet}: slow", "pool slurm-a deletes it"]
@@ -79,7 +79,7 @@ def test_a_delete_that_the_site_will_never_carry_out_is_not_repeated_for_ever(
 ) -> None:
     site.refuse = lambda kind, message: Refusal(messages.UNKNOWN, "no such job", False)
     plugin.delete(pod())
-    until(lambda: plugin.service.deletions.waiting() == {"slurm-a": 0})
+    until(lambda: plugin.service.deletions.count_pending() == {"slurm-a": 0})
 
 
 def test_a_delete_outlives_the_plugin(
@@ -122,16 +122,16 @@ def test_the_last_status_stays_until_the_job_is_gone(plugin: Plugin, site: Site)
 
 # --- files ----------------------------------------------------------------------------------------
 
-INTENT = Intent("slurm-a", "train-0-6a1f0c1e-7f0b-4a38-9a36-2f4c9f6f0a11", 30)
+RECORD = DeleteRecord("slurm-a", "train-0-6a1f0c1e-7f0b-4a38-9a36-2f4c9f6f0a11", 30)
 
 
 def test_an_intent_is_read_back(tmp_path: Path) -> None:
-    files = IntentFiles(str(tmp_path / "new" / "folder"))
-    files.add(INTENT)
-    files.add(INTENT)
-    assert files.load() == [INTENT]
-    files.remove(INTENT.job)
-    files.remove(INTENT.job)
+    files = DeleteRecordFiles(str(tmp_path / "new" / "folder"))
+    files.add(RECORD)
+    files.add(RECORD)
+    assert files.load() == [RECORD]
+    files.remove(RECORD.job)
+    files.remove(RECORD.job)
     assert files.load() == []
 
 
@@ -142,19 +142,19 @@ def test_an_intent_is_read_back(tmp_path: Path) -> None:
         b"\xff",
         b"[]",
         b"{}",
-        json.dumps({**INTENT._asdict(), "job": "../../etc"}).encode(),
-        json.dumps({**INTENT._asdict(), "pool": "a.b"}).encode(),
-        json.dumps({**INTENT._asdict(), "grace_period_s": -1}).encode(),
+        json.dumps({**RECORD._asdict(), "job": "../../etc"}).encode(),
+        json.dumps({**RECORD._asdict(), "pool": "a.b"}).encode(),
+        json.dumps({**RECORD._asdict(), "grace_period_s": -1}).encode(),
     ],
 )
 def test_a_file_that_is_no_intent_is_passed_over(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.delete").write_bytes(content)
-    IntentFiles(str(tmp_path)).add(INTENT)
-    assert IntentFiles(str(tmp_path)).load() == [INTENT]
+    DeleteRecordFiles(str(tmp_path)).add(RECORD)
+    assert DeleteRecordFiles(str(tmp_path)).load() == [RECORD]
 
 
 def test_a_directory_that_cannot_be_written_to_stops_no_delete(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    IntentFiles(str(tmp_path / "file" / "below")).add(INTENT)
-    assert IntentFiles(str(tmp_path / "file" / "below")).load() == []
-    assert IntentFiles("").load() == []
+    DeleteRecordFiles(str(tmp_path / "file" / "below")).add(RECORD)
+    assert DeleteRecordFiles(str(tmp_path / "file" / "below")).load() == []
+    assert DeleteRecordFiles("").load() == []

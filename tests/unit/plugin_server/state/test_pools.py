@@ -42,8 +42,8 @@ def test_before_any_pool_was_heard_the_node_stays_as_it_is(pools: Pools) -> None
 def test_the_node_offers_the_sum_in_quantities_that_are_texts(pools: Pools) -> None:
     one = {"cpu": "1500m", "memory": "1Gi", "pods": "10", "nvidia.com/gpu": "2"}
     two = {"cpu": "2", "memory": "1024", "pods": "5", "nvidia.com/gpu": "1", "amd.com/gpu": "4"}
-    pools.hear_resources(Resources("one", one))
-    pools.hear_resources(Resources("two", two))
+    pools.update_resources(Resources("one", one))
+    pools.update_resources(Resources("two", two))
     assert offered(pools) == {
         "cpu": "3500m",
         "memory": str(2**30 + 1024),
@@ -58,43 +58,43 @@ def test_the_node_offers_the_sum_in_quantities_that_are_texts(pools: Pools) -> N
 def test_what_a_pool_offered_that_fell_silent_is_zero_and_not_left_out(
     pools: Pools, clock: Clock
 ) -> None:
-    pools.hear_resources(Resources("one", {"cpu": "4", "nvidia.com/gpu": "2"}))
+    pools.update_resources(Resources("one", {"cpu": "4", "nvidia.com/gpu": "2"}))
     clock.now += 61
-    pools.hear_resources(Resources("two", {"cpu": "1"}))
+    pools.update_resources(Resources("two", {"cpu": "1"}))
     gone = [{"resourceType": "nvidia.com/gpu", "available": "0"}]
     assert offered(pools) == {"cpu": "1", "accelerators": gone}
     assert pools.alive() == ["two"]
 
 
 def test_a_draining_pool_offers_nothing(pools: Pools) -> None:
-    pools.hear_resources(Resources("one", {"cpu": "4"}, draining=True))
+    pools.update_resources(Resources("one", {"cpu": "4"}, draining=True))
     assert offered(pools) == {"cpu": "0"}
 
 
 def test_a_pool_in_trouble_is_named_with_it(pools: Pools) -> None:
-    pools.hear_resources(Resources("one", {"cpu": "4"}, trouble="no valid token"))
-    pools.hear("two")
-    assert pools.choices() == "one (its batch system cannot be asked: no valid token), two"
+    pools.update_resources(Resources("one", {"cpu": "4"}, trouble="no valid token"))
+    pools.mark_alive("two")
+    assert pools.describe_alive() == "one (its batch system cannot be asked: no valid token), two"
     assert offered(pools) == {"cpu": "4"}  # its jobs run, and others wait there
-    pools.hear_resources(Resources("one", {"cpu": "4"}))
-    assert pools.choices() == "one, two"
+    pools.update_resources(Resources("one", {"cpu": "4"}))
+    assert pools.describe_alive() == "one, two"
 
 
 def test_a_sign_of_life_keeps_a_pool_alive(pools: Pools, clock: Clock) -> None:
-    pools.hear_resources(Resources("one", {"cpu": "4"}))
+    pools.update_resources(Resources("one", {"cpu": "4"}))
     clock.now += 50
-    pools.hear("one")
+    pools.mark_alive("one")
     clock.now += 50
     assert offered(pools) == {"cpu": "4"}
 
 
 def test_a_configuration_that_is_heard_wins_over_one_that_is_remembered(pools: Pools) -> None:
     heard, remembered = (Config("one", digest, BuildConfig()) for digest in ("new", "old"))
-    assert pools.hear_config(heard)
-    assert not pools.hear_config(heard)
-    assert not pools.hear_config(Config(heard.pool, heard.digest, BuildConfig()))
-    pools.remember_config(remembered)
+    assert pools.update_config(heard)
+    assert not pools.update_config(heard)
+    assert not pools.update_config(Config(heard.pool, heard.digest, BuildConfig()))
+    pools.restore_config(remembered)
     assert pools.config("one") == heard
-    pools.remember_config(remembered._replace(pool="two"))
+    pools.restore_config(remembered._replace(pool="two"))
     assert pools.config("two") is not None
     assert pools.alive() == ["one"]

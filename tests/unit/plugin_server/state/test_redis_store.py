@@ -95,7 +95,7 @@ def test_a_delete_outlives_a_plugin_without_a_directory(
     assert second.create(create_request(raw)).status_code == 409
     with Site(nats.url, "away") as site:
         until(lambda: [delete.name for delete in site.deleted] == [job_of(raw)])
-    until(lambda: second.service.deletions.waiting() == {"away": 0})
+    until(lambda: second.service.deletions.count_pending() == {"away": 0})
 
 
 def test_nothing_is_wrong_when_it_dies_and_comes_back_empty(
