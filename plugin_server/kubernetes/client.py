@@ -6,7 +6,7 @@ A list is complete, or an error: never one with a missing page.
 from __future__ import annotations
 
 import urllib.parse
-from typing import Any, NamedTuple, Optional
+from typing import Any, Optional
 
 from templates.common.errors import InterlinkNatsError, one_line
 from templates.kube_api.client import OK, STRATEGIC_PATCH, Call, Failure, KubeClient, TokenFile
@@ -33,27 +33,23 @@ class PodChanged(InterlinkNatsError):
     """Pod that has changed since it was read."""
 
 
-class ApiAccess(NamedTuple):
-    """Address of the API server, and credentials for it."""
-
-    url: str  # https://, perhaps with a path
-    token_file: str
-    ca_file: str  # empty: the system's own
-
-
 class PodApi:
     """The few requests that the plugin sends to Kubernetes."""
 
-    def __init__(self, access: ApiAccess) -> None:
+    def __init__(self, url: str, token_file: str, ca_file: str) -> None:
         def error_of(failure: Failure) -> PodApiError:
             if failure.status > OK:
                 message = message_with_status("the API server says", failure.status, failure.body)
             else:
-                message = f"{access.url}: {failure.reason}"
+                message = f"{url}: {failure.reason}"
             return PodApiError(one_line(message), failure.status)
 
         self._client = KubeClient(
-            TokenFile(*access), error_of, agent=AGENT, connect_s=TIMEOUT_S, read_s=TIMEOUT_S
+            TokenFile(url, token_file, ca_file),
+            error_of,
+            agent=AGENT,
+            connect_s=TIMEOUT_S,
+            read_s=TIMEOUT_S,
         )
 
     def read_cluster_uid(self) -> str:

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
 from plugin_server.common.settings import OrphanSettings, Settings
-from plugin_server.kubernetes.client import ApiAccess, PodApi
+from plugin_server.kubernetes.client import PodApi
 from plugin_server.kubernetes.orphans import OrphanFinder, OrphanLimits
 from plugin_server.kubernetes.terminal_status import TerminalStatusWriter
 from plugin_server.nats.bridge import Bridge, BridgeError
@@ -28,7 +28,7 @@ from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
 from plugin_server.state.rejections import Rejections
 from templates.program.settings import link_settings
-from templates.protocol.publications import Config, Resources
+from templates.protocol.publications import Config, Resources, StatusUpdate
 
 if TYPE_CHECKING:
     from plugin_server.state.redis_store import Store
@@ -79,7 +79,7 @@ class Service:
         self._build_requests(settings)
 
     def _watch_kubernetes(self, settings: OrphanSettings, callbacks: CountCallbacks) -> None:
-        api = PodApi(ApiAccess(settings.api_server, settings.token_file, settings.ca_file))
+        api = PodApi(settings.api_server, settings.token_file, settings.ca_file)
         self.orphans = OrphanFinder(
             api,
             OrphanLimits(settings.after_s, settings.at_once),
@@ -193,7 +193,7 @@ class Service:
         self.pools.update_resources(resources)
         self._retries.wake(resources.pool)
 
-    def _on_statuses(self, published: Published) -> None:
+    def _on_statuses(self, published: StatusUpdate) -> None:
         self.resync.apply(published)
 
 

@@ -61,7 +61,6 @@ ROOMS: dict[str, list[list[str]]] = {
 
 # Names of more than one class: only where they mean the same.
 HOMONYMS: list[str] = [
-    "ApiAccess",
     "Metrics",
     "Options",
     "Settings",

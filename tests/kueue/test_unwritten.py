@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.kubernetes.client import ApiAccess, PodApi, PodChanged
+from plugin_server.kubernetes.client import PodApi, PodChanged
 from tests.kueue.plugin_account import NAMESPACE, created, knows_its_cluster
 from tests.support.kueue_bed import KueueBed
 from tests.support.system import System, job_of, running
@@ -84,7 +84,7 @@ def test_without_the_right_the_log_says_which_is_missing(
 
 @pytest.fixture
 def cluster(bed: KueueBed, orphans: dict[str, Any]) -> PodApi:
-    return PodApi(ApiAccess(bed.server, orphans["token_file"], orphans["ca_file"]))
+    return PodApi(bed.server, orphans["token_file"], orphans["ca_file"])
 
 
 def test_a_pod_that_has_changed_since_it_was_read_is_left_alone(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from plugin_server.kubernetes.client import ApiAccess, PodApi, PodApiError
+from plugin_server.kubernetes.client import PodApi, PodApiError
 from tests.unit.plugin_server.kube_api import TOKEN, KubeApi
 
 LIST = "/api/v1/pods"
@@ -28,8 +28,8 @@ def api(tmp_path: Path) -> Iterator[KubeApi]:
 
 
 def cluster_of(api: KubeApi, **changes: str) -> PodApi:
-    access = ApiAccess(api.url, str(api.token_file), str(api.ca_file))
-    return PodApi(access._replace(**changes))
+    access = {"url": api.url, "token_file": str(api.token_file), "ca_file": str(api.ca_file)}
+    return PodApi(**{**access, **changes})
 
 
 def test_which_cluster_it_is(api: KubeApi) -> None:
