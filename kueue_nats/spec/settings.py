@@ -55,7 +55,7 @@ class Settings:
     """What is logged."""
 
 
-def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+def _find_errors(settings: Settings) -> Iterator[tuple[str, str]]:
     nats = settings.nats
     if nats.servers or nats.user or any(getattr(nats, key) for key in CREDENTIAL_FILES):
         yield from find_nats_errors(nats)
@@ -64,7 +64,7 @@ def _mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "listen", "must be address:port"
 
 
-_OVERLAY = SettingsLoader(Settings(), PREFIX, _mistakes)
+_LOADER = SettingsLoader(Settings(), PREFIX, _find_errors)
 
 
 def from_environment(config: str = "") -> Settings:
@@ -78,13 +78,13 @@ def from_environment(config: str = "") -> Settings:
 
 def load(text: str, path: str, environment: Mapping[str, str]) -> Settings:
     """Return the settings in a file and in variables of the environment."""
-    settings: Settings = _OVERLAY.load(text, path, environment)
+    settings: Settings = _LOADER.load(text, path, environment)
     return settings
 
 
 def keys() -> tuple[Key, ...]:
     """Return every key, in the order of the dataclasses."""
-    return _OVERLAY.keys
+    return _LOADER.keys
 
 
 def home_kubeconfig() -> str:

@@ -140,7 +140,7 @@ def _find_errors(settings: Settings) -> Iterator[tuple[str, str]]:
         yield "orphans.api_server", f"must begin with https://, or be {IN_CLUSTER}"
 
 
-_OVERLAY = SettingsLoader(Settings(), PREFIX, _find_errors)
+_LOADER = SettingsLoader(Settings(), PREFIX, _find_errors)
 
 
 def from_environment() -> Settings:
@@ -154,7 +154,7 @@ def load(environment: Mapping[str, str]) -> Settings:
     if path:
         with reading_file(path):
             text = FilePath(path).read_text(encoding="utf-8")
-    settings: Settings = _OVERLAY.load(text, path, environment)
+    settings: Settings = _LOADER.load(text, path, environment)
     if settings.orphans.api_server == IN_CLUSTER:
         return replace(settings, orphans=_in_cluster(settings.orphans, path, environment))
     return settings
@@ -179,12 +179,12 @@ def _in_cluster(
 
 def keys() -> tuple[Key, ...]:
     """Return every key, in the order of the dataclasses."""
-    return _OVERLAY.keys
+    return _LOADER.keys
 
 
 def variable(key: str) -> str:
     """Return the environment variable of a dotted key."""
-    return _OVERLAY.variable(key)
+    return _LOADER.variable(key)
 
 
 def share_metrics(state_directory: str) -> None:

@@ -52,7 +52,7 @@ def load(text: str, name: str, folder: Path = Path()) -> Settings:
         pools = enumerate(written["pools"])
         written["pools"] = [_with_build(pool, f"{name}: pools[{i}]", folder) for i, pool in pools]
     settings: Settings = _FORM.load(written, name)
-    for field, message in _find_mistakes(settings):
+    for field, message in _find_errors(settings):
         raise ConfigError(f"{name}: {field}", message)
     return replace(settings, pools=tuple(_with_defaults(pool) for pool in settings.pools))
 
@@ -90,7 +90,7 @@ def _with_build(pool: Any, field: str, folder: Path) -> Any:
 # --- mistakes that concern more than one value ----------------------------------------------------
 
 
-def _find_mistakes(settings: Settings) -> Iterator[tuple[str, str]]:
+def _find_errors(settings: Settings) -> Iterator[tuple[str, str]]:
     yield from find_nats_errors(settings.nats)
     yield from _find_useless_ca_file(settings.nats)
     if not settings.pools:
