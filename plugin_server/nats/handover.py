@@ -11,7 +11,7 @@ from typing import Optional
 
 from plugin_server.common.errors import Refused
 from plugin_server.nats.bridge import Bridge, BridgeError
-from plugin_server.nats.outbox import PendingSubmit, Sender
+from plugin_server.nats.outbox import PendingSubmit, Sender, refusal_when_stopping
 from plugin_server.state.pending_deletes import Deletions
 from templates.job.model import Job
 
@@ -49,10 +49,14 @@ class Handover:
             self._submits.append(submit)
             is_first = len(self._submits) == 1
         if is_first and not self._bridge.call_soon(self._deliver):
-            raise BridgeError("the loop is not running")
+            for rejected in self._take():
+                rejected.finish(refusal_when_stopping(rejected))
 
     def _deliver(self) -> None:
         """Give the waiting submits to the sender; in the loop's thread."""
+        self._sender.add(self._take())
+
+    def _take(self) -> list[PendingSubmit]:
         with self._lock:
             submits, self._submits = self._submits, []
-        self._sender.add(submits)
+        return submits

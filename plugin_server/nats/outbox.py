@@ -35,7 +35,6 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 MIN_REPLY_TIMEOUT_S = 0.5
 NEXT_BATCH_S = 0.02  # how long the next batch waits for the reply to the one before
-STOPPING = "the plugin is stopping"
 MAX_BATCH_BYTES = 192 * 1024  # of scripts and files, unless a single job has more
 
 
@@ -104,7 +103,7 @@ class Sender:
         for submit in submits:
             self._unfinished.add(submit)
             if self._has_stopped:
-                self._finish(submit, _refused(submit, 503, STOPPING))
+                self._finish(submit, refusal_when_stopping(submit))
             else:
                 self._queues.setdefault(submit.pool, PoolQueue()).waiting.append(submit)
         for pool in {submit.pool for submit in submits}:
@@ -117,7 +116,7 @@ class Sender:
         for task in self._tasks:
             task.cancel()
         for submit in list(self._unfinished):
-            self._finish(submit, _refused(submit, 503, STOPPING))
+            self._finish(submit, refusal_when_stopping(submit))
 
     def _finish(self, submit: PendingSubmit, refused: Optional[Refused] = None) -> None:
         if submit in self._unfinished:
@@ -209,6 +208,11 @@ class Sender:
         for submit in submits:
             submit.maybe_accepted |= maybe_accepted
         return [Refusal(messages.UNAVAILABLE, reason, True)] * len(submits)
+
+
+def refusal_when_stopping(submit: PendingSubmit) -> Refused:
+    """Return the refusal of a submit that is not sent any more."""
+    return _refused(submit, 503, "the plugin is stopping")
 
 
 def _refused(submit: PendingSubmit, status: int, reason: str) -> Refused:
