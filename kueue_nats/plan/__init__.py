@@ -1,4 +1,4 @@
-"""What the cluster should hold, from MasterQueues, pools and time; and the difference.
+"""Desired state of the cluster, from MasterQueues, pools and time; and the difference.
 
 Touches: nothing.
 """

@@ -1,4 +1,4 @@
-"""What pools publish: heard on NATS, kept with the time it was heard, smoothed.
+"""Capacity of pools: received on NATS, kept with the time of receipt, smoothed.
 
 ``listener`` runs in the loop; the rest is given the time.
 

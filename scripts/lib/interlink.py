@@ -1,4 +1,4 @@
-"""What interLink's virtual kubelet and API server do to a plugin, for trying one without them."""
+"""The requests of interLink's virtual kubelet and API server, for trying a plugin without them."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Plugin:
 
 
 def log_request(pod: dict[str, Any], container: str, **options: Any) -> dict[str, Any]:
-    """What interLink asks for a container's log with."""
+    """Return the query with which interLink requests a container's log."""
     metadata = pod["metadata"]
     nothing = {"Tail": 0, "Bytes": 0, "Timestamps": False, "Follow": False, "Previous": False}
     since = {"SinceSeconds": 0, "SinceTime": "0001-01-01T00:00:00Z"}
@@ -121,7 +121,7 @@ def _headers(operation: str) -> dict[str, str]:
 
 
 def is_up(host: str, port: int) -> bool:
-    """Whether somebody listens there."""
+    """Return whether somebody listens there."""
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -147,7 +147,7 @@ def free_port() -> int:
 
 
 def create_request(texts: Sequence[tuple[str, str]], pool: str = "") -> dict[str, Any]:
-    """What the virtual kubelet makes of manifests: variables resolved, ConfigMaps and Secrets sent.
+    """Return the create request for manifests: variables resolved, ConfigMaps and Secrets sent.
 
     Each call makes a new pod, as each creation in a cluster does.
     """

@@ -44,7 +44,7 @@ STOP_S = 15
 
 
 class Trouble(Exception):
-    """What keeps the quickstart from going on, in words."""
+    """An error that ends the quickstart, in words."""
 
 
 def say(text: str) -> None:
@@ -183,7 +183,7 @@ class System:
             time.sleep(0.05)
 
     def check(self, when: str = "too early") -> None:
-        """Whether all of them are there; raises ``Trouble``."""
+        """Raise ``Trouble`` unless all of them are there."""
         for name, process in self._processes:
             if process.poll() is not None:
                 raise Trouble(f"{name} ended {when}: {self._last_line(name)}")

@@ -1,4 +1,4 @@
-"""What scripts/slurm-site and scripts/condor-site have alike: what concerns one site."""
+"""The subcommands that scripts/slurm-site and scripts/condor-site share."""
 
 from __future__ import annotations
 

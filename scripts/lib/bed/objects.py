@@ -1,4 +1,4 @@
-"""What a cluster has to know before our operator and interLink's virtual kubelet work in it.
+"""The objects that a cluster needs before our operator and interLink's virtual kubelet work in it.
 
     python -m scripts.lib.bed.objects    prints the objects as JSON, for "kubectl apply -f -"
 

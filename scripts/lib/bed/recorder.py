@@ -46,7 +46,7 @@ def blanked(value: Any) -> Any:
 
 
 def name_of(path: str, body: Any) -> str:
-    """What a request is about, as the name of a file."""
+    """Return the subject of a request, as the name of a file."""
     kind = path.partition("?")[0].strip("/")
     if kind == "status" and not body:
         return "ping"

@@ -1,4 +1,4 @@
-"""What stands in the files of an HTCondor site: configuration, names and addresses."""
+"""The files of an HTCondor site: configuration, names and addresses."""
 
 from __future__ import annotations
 

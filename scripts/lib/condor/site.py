@@ -47,7 +47,7 @@ ON_NODES = ["condor_startd"]
 
 
 class Plan(NamedTuple):
-    """What a site is to be like."""
+    """Properties of a site that is to be made."""
 
     root: Path  # the file system that its machines begin with
     python: str  # in there, with what our packages need
@@ -70,7 +70,7 @@ class CondorSite(Site):
         return self.command(self.door, [*python, *arguments], files.USER)
 
     def programs(self, name: str) -> list[str]:
-        """What runs on a machine: condor_master, and what that keeps running."""
+        """Return the programs of a machine: condor_master, and what that keeps running."""
         if name in self.nodes:
             return [MASTER, *ON_NODES]
         found = [MASTER, *DAEMONS[name]] if name in DAEMONS else []

@@ -1,4 +1,4 @@
-"""What stands in the files of a Slurm site: configuration, names and addresses, its border."""
+"""The files of a Slurm site: configuration, names and addresses, its border."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _APART = (*"unshare --mount --propagation private --net --uts --ipc --pid".split
 
 
 class Trouble(Exception):
-    """What keeps a site from doing what it is told, in words."""
+    """An error of a site, in words."""
 
 
 class Machine(NamedTuple):
@@ -31,7 +31,7 @@ class Machine(NamedTuple):
 
     @property
     def is_alive(self) -> bool:
-        """Whether it is there, and no other process under its number."""
+        """Return whether it is there, and no other process under its number."""
         return began(self.pid) == self.began
 
     @property
@@ -48,12 +48,12 @@ class Machine(NamedTuple):
         return Path(f"/proc/{self.pid}/root")
 
     def enter(self, command: Sequence[str], user: str = "root", directory: str = "/") -> list[str]:
-        """What to run here so that the command runs there."""
+        """Return the command to run here so that the given one runs there."""
         enter = [sys.executable, "-I", "-S", str(HERE / "enter.py")]
         return [*enter, str(self.pid), user, directory, *command]
 
     def listens(self, port: int) -> bool:
-        """Whether anything listens there on this TCP port."""
+        """Return whether anything listens there on this TCP port."""
         lines = [
             line.split()
             for kind in ("tcp", "tcp6")

@@ -27,7 +27,7 @@ class Program(NamedTuple):
     home: str = ""  # the one machine that has it, if there is only one
 
     def is_ready(self, machine: Machine) -> bool:
-        """Whether it takes requests there."""
+        """Return whether it takes requests there."""
         if self.port:
             return machine.listens(self.port)
         if not self.file:

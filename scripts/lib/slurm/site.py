@@ -45,7 +45,7 @@ class Site:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What stands in site.json."""
+        """Return the content of site.json."""
         try:
             found: dict[str, Any] = json.loads(self.file.read_text())
         except FileNotFoundError:
@@ -99,12 +99,12 @@ class Site:
     # --- commands -------------------------------------------------------------------------------
 
     def command(self, machine: str, command: Sequence[str], user: str = "root") -> list[str]:
-        """What to run here so that the command runs on a machine of the site."""
+        """Return the command to run here so that the given one runs on a machine of the site."""
         directory = f"/home/{user}" if user == files.USER else "/"
         return self.machine(machine).enter(command, user, directory)
 
     def python(self, arguments: Sequence[str]) -> list[str]:
-        """What to run here so that Python runs our packages, as the user on the login node."""
+        """Return the command that runs our packages, as the user on the login node."""
         python = ["env", f"PYTHONPATH={REPOSITORY}", self.facts["python"], "-P"]
         return self.command("login", [*python, *arguments], files.USER)
 
@@ -122,7 +122,7 @@ class Site:
         )
 
     def do(self, machine: str, *command: str, user: str = "root") -> str:
-        """What a command says that has to succeed."""
+        """Run a command that has to succeed; return its output."""
         done = self.run(machine, command, user)
         if done.returncode != 0:
             raise Trouble(f"{' '.join(command)}: {(done.stderr or done.stdout).strip()}")
@@ -224,7 +224,7 @@ class Site:
         temporary.rename(file)
 
     def programs(self, name: str) -> list[str]:
-        """What runs on a machine besides munged, in the order in which it starts."""
+        """Return the programs of a machine besides munged, in the order in which it starts."""
         if name in self.nodes:
             return ["slurmd"]
         if name == "ctl":

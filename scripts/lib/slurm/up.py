@@ -23,7 +23,7 @@ CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 
 class Plan(NamedTuple):
-    """What a site is to be like."""
+    """Properties of a site that is to be made."""
 
     root: Path  # the file system that its machines share
     python: str  # in there, with what our packages need
