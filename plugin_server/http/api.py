@@ -1,4 +1,4 @@
-"""Routes of the HTTP interface, for interLink, Kubernetes and Prometheus."""
+"""Routes of the HTTP interface, but for creates: ``front.py`` answers those."""
 
 from __future__ import annotations
 
@@ -24,11 +24,6 @@ logger = logging.getLogger(__name__)
 def blueprint(service: Service, counters: Counters, pages: Pages) -> Blueprint:
     """Return the routes; each passes a body to a part of the service and returns the response."""
     api = Blueprint("interlink", __name__)
-
-    @api.post("/create")
-    def create() -> Response:
-        with counters.call("create"):
-            return Response(service.creates.create(_body()), content_type=JSON)
 
     @api.route("/delete", methods=["POST", "DELETE"])
     def delete() -> Response:

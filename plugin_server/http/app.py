@@ -24,7 +24,7 @@ def create_app(settings: Settings) -> Flask:
     app.register_blueprint(api.blueprint(service, counters, pages))
     app.register_error_handler(Exception, api.error_response)
     app.wsgi_app = Front(  # type: ignore[method-assign]
-        app.wsgi_app, settings.server, service.statuses, counters
+        app.wsgi_app, settings.server, service.creates, service.statuses, counters
     )
     app.extensions[SERVICE], app.extensions[PAGES] = service, pages
     return app
