@@ -73,13 +73,8 @@ def dump_status(status: JobStatus) -> bytes:
     return json.dumps(_STATUS.write(status), separators=(",", ":")).encode()
 
 
-def read_status(raw: Mapping[str, Any]) -> JobStatus:
-    """Return the status in what ``dump_status`` made."""
-    with wire_errors():
-        return _read_status(raw)
-
-
 def _read_status(raw: Mapping[str, Any]) -> JobStatus:
+    """Return the status in what ``dump_status`` made."""
     status = _STATUS.read(raw)
     uid = uid_of(status.job)
     for entry in status.containers:
