@@ -215,7 +215,12 @@ def _binds(context: ScriptContext, container: Container, needs: set[str]) -> lis
         needs.add("nested")
         mode = "ro" if bind.read_only else "rw"
         lines.append(f"bind {quote(bind.source)} {quote(bind.target)} {mode}")
-    for volume, path, read_only, sub_path in sorted(container.mounts, key=_depth):
+    mounts = container.mounts
+    if len(mounts) > 1:
+        mounts = tuple(sorted(mounts, key=_depth))
+        if _are_nested(mounts):
+            needs.add("nested")
+    for volume, path, read_only, sub_path in mounts:
         source = context.volumes[volume]
         if source.check:
             lines.append(source.check)
@@ -225,25 +230,24 @@ def _binds(context: ScriptContext, container: Container, needs: set[str]) -> lis
             needs.add("sub_paths")
             line = f"{line} {quote(sub_path)}"
         lines.append(line)
-    working_dir = container.working_dir and posixpath.join("/", container.working_dir)
-    if any(working_dir.startswith(mount.path.rstrip("/") + "/") for mount in container.mounts):
-        needs.add("workdirs")
-        lines.append("make_workdir")
+    if container.working_dir:
+        working_dir = posixpath.join("/", container.working_dir)
+        if any(working_dir.startswith(mount.path + "/") for mount in container.mounts):
+            needs.add("workdirs")
+            lines.append("make_workdir")
     # Apptainer's --bind splits at the first two of these and unquotes at the third.
     text = "".join(lines)  # quotes add none of these characters to the paths
     if "," in text or ":" in text or "\\" in text:
         needs.add("odd_paths")
-    if _are_nested(container.mounts):
-        needs.add("nested")
     return lines
 
 
 def _depth(mount: Mount) -> int:
-    return mount.path.rstrip("/").count("/")
+    return mount.path.count("/")
 
 
 def _are_nested(mounts: Iterable[Mount]) -> bool:
-    paths = sorted([path.rstrip("/") + "/" for _, path, _, _ in mounts])
+    paths = sorted([mount.path + "/" for mount in mounts])
     return any(map(str.startswith, paths[1:], paths))
 
 
@@ -251,15 +255,13 @@ def _actions(index: int, container: Container, parts: ScriptParts) -> list[str]:
     """Return which probes and hooks there are; each action is a bash function of its own."""
     lines: list[str] = []
     actions: list[Action] = []
-    probes = {
-        "startup": container.startup,
-        "liveness": container.liveness,
-        "readiness": container.readiness,
-    }
-    hooks = {"post_start": container.post_start, "pre_stop": container.pre_stop}
-    if not (any(probes.values()) or any(hooks.values())):
-        return lines
-    found = [(name, probe) for name, probe in probes.items() if probe]
+    probes = (
+        ("startup", container.startup),
+        ("liveness", container.liveness),
+        ("readiness", container.readiness),
+    )
+    hooks = (("post_start", container.post_start), ("pre_stop", container.pre_stop))
+    found = [(name, probe) for name, probe in probes if probe]
     if found:
         parts.needs.add("probes")
         lines.append(f"probes={quote(' '.join([name for name, _ in found]))}")
@@ -267,7 +269,7 @@ def _actions(index: int, container: Container, parts: ScriptParts) -> list[str]:
         actions.append(probe.action)
         line = f"{name}_{index}() {{ {_action_line(probe.action)} {_probe_numbers(probe)}; }}\n"
         parts.actions.append(line)
-    used = [(name, action) for name, action in hooks.items() if action]
+    used = [(name, action) for name, action in hooks if action]
     if used:
         parts.needs.add("hooks")
         lines.append(f"hooks={quote(' '.join([name for name, _ in used]))}")
