@@ -17,7 +17,7 @@ from tests.support.kueue_bed import KueueBed, part, until
 from tests.support.nats_server import program
 from tests.support.system import Process
 
-IMAGES = REPO / "scripts" / "lib" / "chart-images.sh"
+IMAGES = REPO / "scripts" / "lib" / "chart" / "images.sh"
 REGISTRY = "registry.example.org/interlink"
 OURS = {
     "interlink-nats-plugin": "interlink-plugin",

@@ -2,7 +2,7 @@
 # The images of an installed chart, for a bed, which has no registry and no way out: ours, built by Debian's buildah
 # from their Dockerfiles; NATS and interLink out of the programs that tests use.
 #
-#   chart-images.sh NATS_SERVER INTERLINK    prints the folder in which they are, as archives: chain.tar with what a
+#   images.sh NATS_SERVER INTERLINK    prints the folder in which they are, as archives: chain.tar with what a
 #                                            release needs, submitters.tar with the submitters
 #
 # INTERLINK is the folder of its two programs. Ours are built on Debian's Python, under the name of the base that
