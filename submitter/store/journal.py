@@ -262,7 +262,7 @@ def load_request(raw: bytes) -> tuple[Job, int]:
     try:
         message = json.loads(raw)
         accepted_ms = int(message["accepted_ms"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise WireError("request.json", "cannot be read") from None
     return read_job(message, _SCRIPT, ()), accepted_ms
 
