@@ -10,8 +10,9 @@ COPY kueue_nats /src/kueue_nats
 COPY plugin_server /src/plugin_server
 COPY submitter /src/submitter
 COPY templates /src/templates
-RUN python -m venv --without-pip /opt/interlink && \
-    PIP_CONSTRAINT=/src/pins.txt python -m pip --python /opt/interlink/bin/python install --no-cache-dir '/src'
+RUN python -m pip download --no-cache-dir --no-deps --require-hashes --dest /wheels --requirement /src/pins.txt && \
+    python -m venv --without-pip /opt/interlink && \
+    python -m pip --python /opt/interlink/bin/python install --no-index --find-links /wheels '/src'
 
 FROM ${BASE}
 # HTCondor's programs want to know the name of who calls them.

@@ -139,8 +139,11 @@ def test_no_panel_covers_another_and_none_is_left_out_of_a_row() -> None:
 
 
 def test_the_pins_of_the_images_are_what_we_ask_for() -> None:
-    lines = (REPO / "scripts" / "images" / "pins.txt").read_text(encoding="utf-8").splitlines()
-    pins = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+    text = (REPO / "scripts" / "images" / "pins.txt").read_text(encoding="utf-8")
+    pins = dict(
+        re.findall(r"^(\S+)==(\S+)(?: \\\n +--hash=sha256:[0-9a-f]{64})+$", text, re.MULTILINE)
+    )
+    assert len(pins) == text.count("==")  # each with a hash
     config = configparser.RawConfigParser()
     config.read(REPO / "setup.cfg")
     extras = config["options.extras_require"]
@@ -150,8 +153,7 @@ def test_the_pins_of_the_images_are_what_we_ask_for() -> None:
         if wanted is None or (wanted.marker and not wanted.marker.evaluate()):
             continue
         name = wanted.name.lower().replace("_", "-")
-        version = pins.get(name) or pins[name.replace("-", "_")]
-        assert wanted.specifier.contains(version), line
+        assert wanted.specifier.contains(pins[name]), line
 
 
 @pytest.mark.parametrize("name", ["plugin", "submitter", "submitter-condor", "kueue-nats"])
@@ -161,6 +163,9 @@ def test_an_image_starts_a_program_that_there_is(name: str) -> None:
     setup = (REPO / "setup.cfg").read_text(encoding="utf-8")
     assert re.search(rf"^    {re.escape(entry)} = ", setup, re.MULTILINE)
     assert "\nUSER 65532:65532\n" in text
+    # Nothing of an index gets in but by its hash.
+    for line in re.findall(r"-m pip .*", text):
+        assert "download --no-cache-dir --no-deps --require-hashes" in line or "--no-index" in line
 
 
 def test_images_find_the_packages_that_are_installed() -> None:
