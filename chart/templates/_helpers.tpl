@@ -131,6 +131,48 @@ metadata:
 automountServiceAccountToken: false
 {{- end }}
 
+{{/* The user name of a ServiceAccount of the release: (list $ name). */}}
+{{- define "interlink.user" -}}
+system:serviceaccount:{{ (index . 0).Release.Namespace }}:{{ index . 1 }}
+{{- end }}
+
+{{/* The binding of a policy and its beginning, for the users that it is about: (list $ component name users). */}}
+{{- define "interlink.admissionPolicy" -}}
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata:
+  {{- include "interlink.metadata" (list (index . 0) (index . 1) (index . 2)) | nindent 2 }}
+spec:
+  policyName: {{ index . 2 }}
+  validationActions: [Deny]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata:
+  {{- include "interlink.metadata" (list (index . 0) (index . 1) (index . 2)) | nindent 2 }}
+spec:
+  failurePolicy: Fail
+  matchConditions:
+    - name: account-of-the-release
+      expression: request.userInfo.username in {{ index . 3 | toJson }}
+  matchConstraints:
+{{- end }}
+
+{{/* From where API servers ask virtual kubelets for logs: a list, as JSON. Their addresses are in the Service of all
+clusters; where templates cannot look into the cluster, there are none. */}}
+{{- define "interlink.apiServerCidrs" -}}
+{{- $cidrs := .Values.networkPolicies.apiServerCidrs -}}
+{{- if not $cidrs -}}
+{{- range (lookup "discovery.k8s.io/v1" "EndpointSlice" "default" "").items -}}
+{{- if eq (index (default (dict) .metadata.labels) "kubernetes.io/service-name" | default "") "kubernetes" -}}
+{{- $length := ternary 128 32 (eq .addressType "IPv6") -}}
+{{- range .endpoints }}{{ range .addresses }}{{ $cidrs = append $cidrs (printf "%s/%d" . $length) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson (default list $cidrs) -}}
+{{- end }}
+
 {{/* A role and its binding: a map of root, component, kind, name, namespace, rules, account. */}}
 {{- define "interlink.role" -}}
 apiVersion: rbac.authorization.k8s.io/v1

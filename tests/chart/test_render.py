@@ -295,3 +295,10 @@ def test_a_changed_configuration_restarts_who_reads_it() -> None:
     ):
         after = checksums({**MINIMAL, **change})
         assert {name for name in before if before[name] != after[name]} == who
+
+
+def test_the_port_of_logs_is_closed_where_nobody_says_who_the_api_server_is() -> None:
+    """A helm that cannot look into the cluster; test_server.py has one that can."""
+    policies = [o for o in objects("minimal") if o["kind"] == "NetworkPolicy"]
+    ports = [p["port"] for o in policies for rule in o["spec"]["ingress"] for p in rule["ports"]]
+    assert "kubelet" not in ports

@@ -95,3 +95,29 @@ def test_a_secret_that_was_made_is_kept(bed: KueueBed, namespace: str) -> None:
     bed.apply({"apiVersion": "v1", "kind": "Secret", "metadata": {**name, **owner}, **data})
     sent = installed(bed, {**CONDOR, "oauth2ProxyCookieSecret": ""})
     assert f"cookie-secret: {base64.b64encode(kept.encode()).decode()}" in sent
+
+
+def test_the_port_of_logs_is_open_to_the_api_server_and_nobody_else(
+    bed: KueueBed, namespace: str
+) -> None:
+    found = [
+        o
+        for o in yaml.safe_load_all(
+            installed(bed, MINIMAL).partition("MANIFEST:")[2].partition("NOTES:")[0]
+        )
+        if o
+    ]
+    (policy,) = (
+        o
+        for o in found
+        if o["kind"] == "NetworkPolicy" and o["metadata"]["name"].endswith("-interlink")
+    )
+    (rule,) = (r for r in policy["spec"]["ingress"] if r["ports"][0]["port"] == "kubelet")
+    slices = bed.kubectl(
+        *("get", "endpointslices", "--namespace", "default", "--output"),
+        "jsonpath={.items[*].endpoints[*].addresses[*]}",
+    )
+    assert [peer["ipBlock"]["cidr"] for peer in rule["from"]] == [
+        f"{ip}/32" for ip in slices.split()
+    ]
+    assert slices.split()
