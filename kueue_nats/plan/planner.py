@@ -13,11 +13,11 @@ from typing import Any, NamedTuple, Optional
 
 from kueue_nats.pools.tracker import PoolOffer
 from kueue_nats.spec.errors import SpecError
-from kueue_nats.spec.masterqueue import Group, MasterQueue, NatsFlavor, is_resource
+from kueue_nats.spec.masterqueue import Group, MasterQueue, NatsFlavor
 from kueue_nats.spec.template import Template
 from templates.common.constants import POOL_TOLERATION, VIRTUAL_NODE_TAINT
 from templates.common.errors import PodRejected
-from templates.common.names import flavor_name, pool_value
+from templates.common.names import flavor_name, is_resource, pool_value
 from templates.common.quantity import parse
 
 MAX_FLAVORS = 64  # of one resource group
@@ -148,9 +148,7 @@ def _remote(wanted: MasterQueue, group: Group, nats: NatsFlavor, offer: PoolOffe
     except (SpecError, PodRejected) as error:
         message = f"{error.field}: {error.reason}"
         return _Entry(group, PlannedPool(offer.pool, group.name, "", UNUSED, {}, message), None)
-    message = (
-        f"left out: {', '.join(offer.foreign[:5])} (no names of resources)" if offer.foreign else ""
-    )
+    message = offer.left_out
     effective = {name: _capped(amount, group, name) for name, amount in offer.quotas.items()}
     state = ACTIVE
     if offer.draining or offer.pool in wanted.drain:

@@ -8,7 +8,8 @@ from typing import NamedTuple, Optional
 
 from kueue_nats.pools import hysteresis
 from kueue_nats.pools.hysteresis import History
-from kueue_nats.spec.masterqueue import MAX_SECONDS, NatsFlavor, NatsSource, is_resource
+from kueue_nats.spec.masterqueue import MAX_SECONDS, NatsFlavor, NatsSource
+from templates.common.names import is_resource
 from templates.common.quantity import parse
 from templates.protocol.publications import Resources
 
@@ -37,7 +38,7 @@ class PoolOffer(NamedTuple):
     labels: tuple[str, ...] = ()
     taints: tuple[str, ...] = ()
     draining: bool = False
-    foreign: tuple[str, ...] = ()  # names that no resource of Kubernetes' can have
+    left_out: str = ""  # what of its resources does not count, and why
     lost: str = ""  # why it does not count any more
 
 
@@ -143,16 +144,16 @@ def _offer(pool: str, record: Optional[PoolRecord], nats: NatsFlavor, now_s: flo
         lost = ": ".join(filter(None, (lost, error)))
     elif error and not record.histories:
         lost = f"{SILENT}: {error}"
-    known = {name: history for name, history in record.histories.items() if is_resource(name)}
     return PoolOffer(
         pool=pool,
         quotas={
             name: hysteresis.effective_amount(history, now_s, nats.rise_after_s, nats.fall_after_s)
-            for name, history in known.items()
+            for name, history in record.histories.items()
+            if is_resource(name)  # an older operator has kept all that was published
         },
         labels=record.resources.labels,
         taints=record.resources.taints,
         draining=record.resources.draining,
-        foreign=tuple(sorted(record.histories.keys() - known.keys())),
+        left_out=record.resources.left_out,
         lost=lost,
     )

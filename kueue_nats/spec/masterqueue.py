@@ -9,7 +9,14 @@ from typing import Any, NamedTuple, Optional
 from kueue_nats.spec import template
 from kueue_nats.spec.errors import SpecError
 from templates.common.errors import Located, PodRejected
-from templates.common.names import LABEL_LENGTH, TOKEN_RULE, check_token, is_label, is_subdomain
+from templates.common.names import (
+    LABEL_LENGTH,
+    TOKEN_RULE,
+    check_token,
+    is_label,
+    is_resource,
+    is_subdomain,
+)
 from templates.common.quantity import quantities_at
 from templates.common.validation import flag_at, number_at, object_at, objects_at, text_at, texts_at
 
@@ -25,7 +32,6 @@ DEFAULT_RISE_S = 10
 MAX_SECONDS = 24 * 3600
 MAX_GROUPS = 64
 MAX_LENDERS = 64
-_RESOURCE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 class SecretRef(NamedTuple):
@@ -197,14 +203,6 @@ def _quantities(raw: Mapping[str, Any], key: str, field: str) -> Mapping[str, st
         if not is_resource(name):
             raise SpecError(f"{field}.{key}['{name}']", "is not the name of a resource")
     return found
-
-
-def is_resource(name: object) -> bool:
-    """Return whether Kubernetes can have a resource, or a label, of this name."""
-    if type(name) is not str:
-        return False
-    prefix, slash, rest = name.rpartition("/")
-    return _RESOURCE.fullmatch(rest) is not None and (is_subdomain(prefix) or not slash)
 
 
 def _nats(raw: Mapping[str, Any], field: str) -> NatsFlavor:

@@ -190,7 +190,9 @@ class Service:
         self._retries.wake(config.pool)
 
     def _on_resources(self, resources: Resources) -> None:
-        self.pools.update_resources(resources)
+        before = self.pools.update_resources(resources)
+        if resources.left_out and (before is None or before.left_out != resources.left_out):
+            logger.warning("pool %s: %s", resources.pool, resources.left_out)
         self._retries.wake(resources.pool)
 
     def _on_statuses(self, published: StatusUpdate) -> None:

@@ -14,6 +14,7 @@ from templates.common import quantity
 from templates.protocol.publications import Config, Resources
 
 CPU, MEMORY, PODS = "cpu", "memory", "pods"
+LARGEST = 2**63 - 1  # Kubernetes counts in 64 bits, CPUs by thousandths
 
 
 class PoolInfo(NamedTuple):
@@ -50,11 +51,12 @@ class Pools:
             self._new_config.notify_all()
             return info.config is None or info.config.digest != config.digest
 
-    def update_resources(self, resources: Resources) -> None:
-        """Store the resources that a pool offers."""
+    def update_resources(self, resources: Resources) -> Optional[Resources]:
+        """Store the resources that a pool offers; return those that it offered before."""
         with self._lock:
             info = self._pools.get(resources.pool, PoolInfo())
             self._pools[resources.pool] = info._replace(resources=resources, heard=self._clock())
+            return info.resources
 
     def restore_config(self, config: Config) -> None:
         """Store a configuration from before a restart, unless a newer one was published."""
@@ -119,7 +121,8 @@ class Pools:
             if info.resources is not None:
                 counts = self.is_alive(info) and not info.resources.draining
                 for name, text in info.resources.quotas.items():
-                    sums[name] = sums.get(name, 0) + (_base_units(name, text) if counts else 0)
+                    offered = _base_units(name, text) if counts else 0
+                    sums[name] = min(sums.get(name, 0) + offered, LARGEST)
         return sums
 
 

@@ -25,6 +25,7 @@ _STEM_LENGTH = 24
 _UUID_LENGTH = 36
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?", re.ASCII)
 _SUBDOMAIN = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
+_RESOURCE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,63}")
 _ROOT = re.compile(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*")
@@ -48,6 +49,14 @@ def is_label(text: str) -> bool:
 def is_subdomain(text: str) -> bool:
     """Return whether the text is a DNS subdomain (RFC 1123), as names of pods are."""
     return len(text) <= SUBDOMAIN_LENGTH and _SUBDOMAIN.fullmatch(text) is not None
+
+
+def is_resource(name: object) -> bool:
+    """Return whether Kubernetes can have a resource, or a label, of this name."""
+    if type(name) is not str:
+        return False
+    prefix, slash, rest = name.rpartition("/")
+    return _RESOURCE.fullmatch(rest) is not None and (is_subdomain(prefix) or not slash)
 
 
 def check_uid(where: str, uid: object) -> str:

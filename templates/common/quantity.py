@@ -115,6 +115,11 @@ def count(text: str, where: str = "") -> int:
     return byte_count(text, where)
 
 
+def at_most(text: str, limit: int) -> str:
+    """Return the quantity, or the limit if that is less."""
+    return text if parse(text) <= limit else str(limit)
+
+
 def as_text(value: object, where: str) -> str:
     """Return a quantity of a manifest as text: YAML reads ``cpu: 2`` as a number. None is empty."""
     if type(value) is str:

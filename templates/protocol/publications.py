@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 
 from templates.common.errors import ConfigError, WireError, one_line
 from templates.common.message_fields import Line, Quantities, Token, token_at
-from templates.common.names import is_label, uid_of
-from templates.common.validation import object_at, objects_at, text_at
+from templates.common.names import is_label, is_resource, uid_of
+from templates.common.quantity import at_most, quantities_at
+from templates.common.validation import list_at, object_at, objects_at, text_at
 from templates.job.records import STATES, TERMINATED
 from templates.job.status import KINDS, ContainerStatus, JobStatus
 from templates.pod.model import MAIN
@@ -22,6 +23,9 @@ from templates.protocol.message_schema import MessageSchema
 from templates.protocol.messages import wire_errors
 from templates.site.build_config import BuildConfig
 from templates.site.schema import from_json, to_json
+
+MOST_RESOURCES = 64  # of a pool, and of its labels and taints: a ClusterQueue covers no more
+MOST = 2**53  # of a resource; a thousand times as many thousandths fit into 64 bits
 
 
 class StatusUpdate(NamedTuple):
@@ -50,6 +54,7 @@ class Resources(NamedTuple):
     draining: bool = False  # no more jobs are taken
     interval_s: int = 0  # how often this is published; 0: unknown
     trouble: Line = ""  # why its batch system cannot be queried; the rest is its last answer
+    left_out: str = ""  # what of its resources does not count, and why: said by the reader
 
 
 class Config(NamedTuple):
@@ -62,7 +67,7 @@ class Config(NamedTuple):
 
 _STATUS = MessageSchema(JobStatus, "status")
 _STATUS_UPDATE = MessageSchema(StatusUpdate, "statuses", given=("states",))
-_RESOURCES = MessageSchema(Resources, "resources")
+_RESOURCES = MessageSchema(Resources, "resources", given=("quotas", "left_out"))
 
 
 # --- states -------------------------------------------------------------------------------------
@@ -117,13 +122,44 @@ def read_status_update(message: Mapping[str, Any], pool: str) -> StatusUpdate:
 
 def write_resources(offer: Resources) -> dict[str, Any]:
     """Return the message of a pool's resources."""
-    return offer._asdict()
+    fields = offer._asdict()
+    del fields["left_out"]
+    return fields
 
 
 def read_resources(message: Mapping[str, Any], pool: str) -> Resources:
-    """Return a pool's resources; quantities may be numbers, and older submitters name no pool."""
+    """Return a pool's resources; quantities may be numbers, and older submitters name no pool.
+
+    They become part of objects that all pools share. So a name that Kubernetes refuses there is
+    left out, as are more names than a pool may have; no amount is beyond what can be added to.
+    """
     with wire_errors():
-        return _RESOURCES.read({**message, "pool": pool})
+        offered = quantities_at(message, "quotas", "resources")
+        for key in ("labels", "taints"):
+            if len(list_at(message, key, "resources")) > MOST_RESOURCES:
+                raise WireError(f"resources.{key}", f"must be at most {MOST_RESOURCES}")
+        named = list(filter(is_resource, offered))
+        given = {
+            "pool": pool,
+            "quotas": {name: at_most(offered[name], MOST) for name in named[:MOST_RESOURCES]},
+            "left_out": _left_out([*offered.keys() - set(named)], named[MOST_RESOURCES:]),
+        }
+        return _RESOURCES.read({**message, **given})
+
+
+def _left_out(foreign: list[str], beyond: list[str]) -> str:
+    """Return in one line which resources do not count, and why."""
+    said = []
+    if foreign:
+        said.append(f"{_some(sorted(foreign))} (no names of resources)")
+    if beyond:
+        said.append(f"{_some(beyond)} (a pool may offer {MOST_RESOURCES} resources)")
+    return f"left out: {'; '.join(said)}" if said else ""
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join([one_line(name, 80) or "''" for name in names[:5]])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 # --- build configuration ------------------------------------------------------------------------

@@ -26,8 +26,8 @@ from kueue_nats.plan.planner import (
 )
 from kueue_nats.pools.tracker import PoolOffer
 from kueue_nats.spec.errors import SpecError
-from kueue_nats.spec.masterqueue import MasterQueue, is_resource
-from templates.common.names import is_subdomain, pool_of_value
+from kueue_nats.spec.masterqueue import MasterQueue
+from templates.common.names import is_resource, is_subdomain, pool_of_value
 from templates.common.quantity import parse
 from tests.unit.kueue_nats import masters
 from tests.unit.kueue_nats.masters import amounts, heard, lends, local, master, offer, planned
@@ -247,9 +247,9 @@ def test_without_a_virtual_node_any_interlink_node_will_do() -> None:
     assert spec["nodeLabels"] == {"virtual-node.interlink/type": "virtual-kubelet"}
 
 
-def test_what_no_resource_can_be_called_is_left_out_in_words() -> None:
-    made = planned(master(heard()), offer("a", {"cpu": 1}, foreign=("-bad", "A/b")))
-    assert pools(made) == {"a": (ACTIVE, "left out: -bad, A/b (no names of resources)")}
+def test_what_was_left_out_of_an_offer_is_said() -> None:
+    made = planned(master(heard()), offer("a", {"cpu": 1}, left_out="left out: -bad"))
+    assert pools(made) == {"a": (ACTIVE, "left out: -bad")}
 
 
 def test_a_name_that_no_toleration_can_hold_is_said_in_words() -> None:
@@ -346,7 +346,7 @@ def offered(draw: st.DrawFn) -> list[PoolOffer]:
                 labels=tuple(draw(st.lists(TEXTS, max_size=3))),
                 taints=tuple(draw(st.lists(TEXTS, max_size=2) | st.just([]))),
                 draining=draw(st.integers(0, 4)) == 0,
-                foreign=("-bad",) * draw(st.integers(0, 1)),
+                left_out="left out: -bad" * draw(st.integers(0, 1)),
                 lost="silent" * (draw(st.integers(0, 4)) == 0),
             )
         )

@@ -102,11 +102,11 @@ def test_a_pool_is_lost_after_its_timeout(pools: Pools) -> None:
     assert pools.offers(nats)[0].lost == ""
 
 
-def test_what_no_resource_can_be_called_is_named_apart(pools: Pools) -> None:
-    pools.say("a", quotas={"cpu": "1", "-bad": "1", "A/b": "2"})
+def test_what_no_resource_can_be_called_does_not_count(pools: Pools) -> None:
+    pools.say("a", quotas={"cpu": "1", "-bad": "1"}, left_out="left out: A/b")
     (offer,) = pools.offers()
     assert offer.quotas == {"cpu": Fraction(1)}
-    assert offer.foreign == ("-bad", "A/b")
+    assert offer.left_out == "left out: A/b"
 
 
 def test_a_pool_that_takes_no_more_jobs_says_so(pools: Pools) -> None:

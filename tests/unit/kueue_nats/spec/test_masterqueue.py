@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kueue_nats.spec import masterqueue
 from kueue_nats.spec.errors import SpecError
-from kueue_nats.spec.masterqueue import Lending, SecretRef, is_resource
+from kueue_nats.spec.masterqueue import Lending, SecretRef
 from tests.unit.kueue_nats import masters
 from tests.unit.kueue_nats.masters import heard, lends, local, master, raw
 
@@ -313,39 +313,6 @@ def test_quantities_may_be_numbers() -> None:
 def test_lending_limits_are_kept_by_queue() -> None:
     flavor = heard(canLendTo=[lends("a", cpu=1), {"queue": "b.c"}])
     assert master(flavor).groups[0].lends == (Lending("a", {"cpu": "1"}), Lending("b.c", {}))
-
-
-@pytest.mark.parametrize(
-    ("name", "fine"),
-    [
-        ("cpu", True),
-        ("ephemeral-storage", True),
-        ("nvidia.com/gpu", True),
-        ("hugepages-2Mi", True),
-        ("nvidia.com/mig-1g.5gb", True),
-        ("a.b/C_d..e", True),
-        ("x" * 63, True),
-        (f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}/x", True),
-        (f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 62}/x", False),
-        ("x" * 64, False),
-        ("", False),
-        ("/gpu", False),
-        ("a/", False),
-        ("a/b/c", False),
-        ("A/b", False),
-        ("a..b/c", False),
-        ("a.-b/c", False),
-        ("-a", False),
-        ("a-", False),
-        ("a b", False),
-        ("ä", False),
-        ("a\n", False),
-        (7, False),
-        (None, False),
-    ],
-)
-def test_a_resource_is_called_as_kubernetes_wants_it(name: object, fine: bool) -> None:
-    assert is_resource(name) is fine
 
 
 # --- connectors and their passwords ---------------------------------------------------------------

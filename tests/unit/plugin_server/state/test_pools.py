@@ -98,3 +98,9 @@ def test_a_configuration_that_is_heard_wins_over_one_that_is_remembered(pools: P
     pools.restore_config(remembered._replace(pool="two"))
     assert pools.config("two") is not None
     assert pools.alive() == ["one"]
+
+
+def test_the_sum_stays_what_kubernetes_can_count(pools: Pools) -> None:
+    for pool in range(3):
+        pools.update_resources(Resources(f"p{pool}", {"cpu": str(2**53), "memory": str(2**62)}))
+    assert offered(pools) == {"cpu": f"{2**63 - 1}m", "memory": str(2**63 - 1)}

@@ -15,6 +15,7 @@ from templates.common.names import (
     check_token,
     flavor_name,
     is_label,
+    is_resource,
     is_subdomain,
     job_name,
     pool_of_value,
@@ -289,3 +290,36 @@ def test_what_is_no_root(root: object) -> None:
     with pytest.raises(ConfigError) as caught:
         check_root("nats.root", root)
     assert str(caught.value).startswith("nats.root: must be letters")
+
+
+@pytest.mark.parametrize(
+    ("name", "fine"),
+    [
+        ("cpu", True),
+        ("ephemeral-storage", True),
+        ("nvidia.com/gpu", True),
+        ("hugepages-2Mi", True),
+        ("nvidia.com/mig-1g.5gb", True),
+        ("a.b/C_d..e", True),
+        ("x" * 63, True),
+        (f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 61}/x", True),
+        (f"{'a' * 63}.{'b' * 63}.{'c' * 63}.{'d' * 62}/x", False),
+        ("x" * 64, False),
+        ("", False),
+        ("/gpu", False),
+        ("a/", False),
+        ("a/b/c", False),
+        ("A/b", False),
+        ("a..b/c", False),
+        ("a.-b/c", False),
+        ("-a", False),
+        ("a-", False),
+        ("a b", False),
+        ("ä", False),
+        ("a\n", False),
+        (7, False),
+        (None, False),
+    ],
+)
+def test_a_resource_is_called_as_kubernetes_wants_it(name: object, fine: bool) -> None:
+    assert is_resource(name) is fine

@@ -118,6 +118,46 @@ def test_resources_of_an_older_submitter() -> None:
     assert read == Resources("p", {"cpu": "64", "memory": "1.5"})
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["", "kubernetes.io/", "/gpu", "not a name!\n", "a b", "\x1b[2J", "x" * 5000, "A/b", "-", "ä"],
+)
+def test_a_resource_that_no_node_could_have_is_left_out_in_words(name: str) -> None:
+    read = publications.read_resources({"quotas": {"cpu": "1", name: "2"}}, "p")
+    assert read.quotas == {"cpu": "1"}
+    assert read.left_out.startswith("left out: ")
+    assert read.left_out.endswith(" (no names of resources)")
+    assert read.left_out.isprintable()
+    assert len(read.left_out) < 200
+
+
+def test_a_pool_offers_so_many_resources_and_no_more() -> None:
+    quotas = {f"x.example/r{number}": "1" for number in range(150_000)}
+    read = publications.read_resources({"quotas": {"cpu": "1", **quotas}}, "p")
+    assert len(read.quotas) == publications.MOST_RESOURCES
+    assert "cpu" in read.quotas
+    assert read.left_out.endswith("149932 more (a pool may offer 64 resources)")
+    assert len(read.left_out) < 500
+
+
+@pytest.mark.parametrize("amount", ["1e30", "9" * 64, "1" + "0" * 59 + "E", 10**60])
+def test_no_amount_is_beyond_what_kubernetes_counts(amount: object) -> None:
+    read = publications.read_resources({"quotas": {"cpu": amount, "memory": amount}}, "p")
+    assert read.quotas == {"cpu": str(2**53), "memory": str(2**53)}
+
+
+@pytest.mark.parametrize("key", ["labels", "taints"])
+def test_labels_and_taints_are_few(key: str) -> None:
+    assert f"resources.{key}: must be at most 64" in complaint(
+        lambda m: publications.read_resources(m, "p"), {key: ["a=b"] * 65}
+    )
+
+
+def test_what_was_left_out_is_said_by_the_reader_alone() -> None:
+    assert publications.read_resources({"left_out": "x" * 5000}, "p").left_out == ""
+    assert "left_out" not in publications.write_resources(Resources("p", {}))
+
+
 def test_a_build_configuration() -> None:
     build = BuildConfig(images=Images(cache="/cache"))
     message = json.loads(json.dumps(publications.write_config("p", build)))
