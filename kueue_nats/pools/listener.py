@@ -6,17 +6,15 @@ import asyncio
 import logging
 import urllib.parse
 from collections.abc import Mapping
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 from kueue_nats.spec.errors import SpecError
 from kueue_nats.spec.masterqueue import NatsSource
 from kueue_nats.spec.settings import PROGRAM
-from templates.common.errors import WireError
-from templates.common.names import check_token
-from templates.nats.connection import Link, Request
+from templates.nats.connection import Link
 from templates.nats.options import LinkSettings
 from templates.nats.requests import LinkError
-from templates.nats.subjects import ANY, HELLO, RESOURCES, subject
+from templates.nats.subjects import ANY, HELLO, LARGEST_RESOURCES, RESOURCES, subject
 from templates.program.settings import Nats, link_settings
 from templates.protocol.publications import Resources, read_resources
 
@@ -73,12 +71,11 @@ class Listener:
         async def connected() -> None:
             await self._hello(source, link)
 
-        async def hear(request: Request) -> None:
-            pool = check_token("pool", request.subject.rpartition(".")[2], WireError)
-            self._on_publication(source, read_resources(await request.message(pool), pool))
+        def hear(pool: str, message: Mapping[str, Any]) -> None:
+            self._on_publication(source, read_resources(message, pool))
 
         link = Link(settings, _root(source), connected)
-        link.subscribe(f"{source.subject}.{ANY}", hear)
+        link.subscribe_to_publications(f"{source.subject}.{ANY}", hear, LARGEST_RESOURCES)
         return link
 
     async def _hello(self, source: NatsSource, link: Link) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Callable, Optional
 
 from templates.job.model import Job
 from templates.nats import subjects
-from templates.nats.connection import Link, Request
+from templates.nats.connection import Link
 from templates.nats.options import LinkSettings
 from templates.nats.requests import NotConnected
 from templates.nats.subjects import (
@@ -81,11 +81,13 @@ class Gateway:
     def _subscribe(
         self, link: Link, kind: str, read: Callable[[Mapping[str, Any], str], Any], handler: Handler
     ) -> None:
-        async def handle(request: Request) -> None:
-            pool = subjects.parse(self._root, request.subject).pool
-            handler(read(await request.message(pool), pool))
+        where = subjects.subject(self._root, kind, ANY)
+        largest = subjects.ROWS[kind].largest
 
-        link.subscribe(subjects.subject(self._root, kind, ANY), handle)
+        def handle(pool: str, message: Mapping[str, Any]) -> None:
+            handler(read(message, pool))
+
+        link.subscribe_to_publications(where, handle, largest)
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -139,15 +141,19 @@ class Gateway:
     async def query(self, pool: str, query: Query, timeout_s: float) -> StatusUpdate | Refusal:
         """Return a page of states."""
         subject = subjects.subject(self._root, QUERY, pool)
-        reply = await self.link.request(pool, subject, messages.write_query(query), timeout_s)
-        return messages.read_refusal(reply) or read_status_update(reply, pool)
+
+        def read(reply: Mapping[str, Any]) -> StatusUpdate | Refusal:
+            return messages.read_refusal(reply) or read_status_update(reply, pool)
+
+        message = messages.write_query(query)
+        return await self.link.request_and_read(pool, subject, message, timeout_s, read)
 
     @contextlib.asynccontextmanager
     async def log_stream(
-        self,
+        self, largest: int
     ) -> AsyncIterator[tuple[Callable[[str, LogRequest], Awaitable[None]], NextMessage]]:
         """Yield two functions: to request a window of a log, and to wait for its messages."""
-        async with self.link.stream() as (inbox, next_message):
+        async with self.link.stream(largest) as (inbox, next_message):
 
             async def ask(pool: str, request: LogRequest) -> None:
                 subject = subjects.subject(self._root, LOGS, pool, request.job)

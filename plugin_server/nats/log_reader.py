@@ -14,6 +14,7 @@ from plugin_server.nats.gateway import Gateway
 from templates.common.errors import WireError
 from templates.nats import codec
 from templates.nats.requests import LinkError, Unanswered
+from templates.nats.subjects import SMALL
 from templates.protocol.messages import (
     LOG_DATA,
     UNKNOWN,
@@ -93,7 +94,7 @@ class LogReader:
 
     async def _fetch(self) -> Window:
         """Fetch a whole window."""
-        async with self._gateway.log_stream() as (ask, next_message):
+        async with self._gateway.log_stream(2 * self._window) as (ask, next_message):
             await ask(self._pool, self._request)
             pieces: list[bytes] = []
             size = 0
@@ -129,7 +130,7 @@ class _LogRefused(LinkError):
 
 
 def _read_end(message: bytes) -> LogEnd:
-    raw = codec.decode(message)
+    raw = codec.decode(message, SMALL)
     refusal = read_refusal(raw)
     if refusal is not None:
         raise _LogRefused(refusal)

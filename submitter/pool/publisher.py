@@ -97,7 +97,12 @@ class PoolPublisher:
             await self._publish(subjects.STATUS, payload)
 
     def _room_for_states(self, gone: list[str]) -> int:
-        return max(self._link.part_size - HEADER_BYTES - _size(gone), LEAST_STATES_BYTES)
+        return max(self._room - _size(gone), LEAST_STATES_BYTES)
+
+    @property
+    def _room(self) -> int:
+        """Bytes for the states in a publication or a page: more than some would be refused."""
+        return min(self._link.part_size, subjects.MIDDLE) - HEADER_BYTES
 
     async def _publish_heartbeat(self) -> None:
         await self._publish(subjects.STATUS, publications.dump_status_update(self._header(()), []))
@@ -132,7 +137,7 @@ class PoolPublisher:
 
     def answer_query(self, query: Query) -> bytes:
         """Return as many states as fit into one message: of the named jobs, or of all."""
-        table, room = self._context.table, self._link.part_size - HEADER_BYTES
+        table, room = self._context.table, self._room
         if query.jobs is None:
             dumped, cursor = table.page(query.cursor, room)
             return publications.dump_status_update(self._header((), cursor), dumped)

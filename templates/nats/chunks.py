@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Awaitable
-from typing import Any, Callable
+from typing import Callable
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -15,10 +15,12 @@ from nats.errors import Error as NatsError
 
 from templates.common.errors import WireError
 from templates.nats import codec
+from templates.nats.requests import Unanswered
 from templates.nats.subjects import REQUEST_PARTS, is_inbox, subject
 
 KEPT_S = 120.0  # how long the chunks of an answer can be fetched
 CHUNK_TIMEOUT_S = 10.0
+MOST_ASKED = 8  # times for a chunk of a request, which has one reader: it is small to ask for
 
 Fetch = Callable[[str, bytes, float], Awaitable[bytes]]
 """Subject, payload and seconds -> the answer."""
@@ -57,12 +59,16 @@ class ChunkStore:
             raise WireError("message", f"is larger than {codec.LARGEST} bytes")
         parts = codec.describe_parts(secrets.token_hex(16), raw, chunk_size)
         pieces = list(codec.split(raw, chunk_size))
+        asked = [0] * len(pieces)
 
         async def serve(message: Msg) -> None:
-            number = message.data.decode(errors="replace")
-            is_number = number.isascii() and number.isdigit() and len(number) < 9
-            if is_number and int(number) < len(pieces) and is_inbox(self._root, message.reply):
-                await message.respond(pieces[int(number)])
+            text = message.data[:9].decode(errors="replace")
+            number = int(text) if text.isascii() and text.isdigit() and len(text) < 9 else -1
+            if not 0 <= number < len(pieces) or not is_inbox(message.reply):
+                return
+            asked[number] += kind == REQUEST_PARTS
+            if asked[number] <= MOST_ASKED:
+                await message.respond(pieces[number])
 
         where = subject(self._root, kind, pool, parts.id)
         self._kept[parts.id] = await self._client().subscribe(where, cb=serve)
@@ -82,14 +88,24 @@ class ChunkStore:
         task.add_done_callback(self._tasks.discard)
 
 
-async def reassemble(root: str, kind: str, pool: str, raw: bytes, fetch: Fetch) -> dict[str, Any]:
-    """Return the message in a payload, fetched in chunks if it announces them."""
-    message = codec.decode(raw)
-    parts = codec.read_announcement(message)
+async def reassemble(
+    root: str, kind: str, pool: str, raw: bytes, largest: int, fetch: Fetch
+) -> bytes:
+    """Return the payload, or what the chunks make up that it announces: all in time, or nothing."""
+    parts = codec.read_announcement(raw, largest)
     if parts is None:
-        return message
+        return raw
     where = subject(root, kind, pool, parts.id)
-    pieces = [
-        await fetch(where, str(number).encode(), CHUNK_TIMEOUT_S) for number in range(parts.pieces)
-    ]
-    return codec.decode(codec.join(parts, pieces))
+    try:
+        return await asyncio.wait_for(_fetch_all(where, parts, fetch), KEPT_S)
+    except asyncio.TimeoutError:
+        raise Unanswered(f"not all chunks came within {KEPT_S:g} s on {where}") from None
+
+
+async def _fetch_all(where: str, parts: codec.Parts, fetch: Fetch) -> bytes:
+    pieces: list[bytes] = []
+    for number in range(parts.pieces):
+        piece = await fetch(where, str(number).encode(), CHUNK_TIMEOUT_S)
+        codec.check_piece(parts, pieces, piece)
+        pieces.append(piece)
+    return codec.join(parts, pieces)

@@ -4,7 +4,7 @@ Bytes, such as files, stand behind the JSON and a new line; those that many jobs
 once.
 
 Nothing that arrives is trusted: what cannot be read is a ``WireError`` with one line, and a small
-message cannot expand into a huge one.
+message cannot expand into a larger one than its kind may be (``subjects.py``).
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ COMPRESS_ABOVE = 256 * 1024  # below, the time for it costs more than the bytes
 DEDUPLICATE_ABOVE = 256  # bytes of an attachment; smaller ones are not worth comparing
 LARGEST = 128 * 1024 * 1024  # of a message as JSON; a pod's ConfigMaps and Secrets stay far below
 MOST_VALUES = 5_000_000  # in one message: as Python objects they take far more memory than as JSON
+BYTES_OF_VALUE = 8  # and no more than one in so many bytes of the largest message of a kind
+
+LONGEST_ANNOUNCEMENT = 1024
 
 ATTACHMENTS = "attachments"  # the key of the bytes in a message
 
@@ -64,18 +67,20 @@ def _with_attachments(message: Mapping[str, Any], attachments: Sequence[bytes]) 
     return b"".join((dump_json({"v": VERSION, _SIZES: sizes, **rest}), b"\n", *once))
 
 
-def decode(raw: bytes) -> dict[str, Any]:
-    """Return the message in some bytes; refuse another version by its number."""
+def decode(raw: bytes, largest: int = LARGEST) -> dict[str, Any]:
+    """Return the message in some bytes; refuse a larger one, and another version by its number."""
+    if len(raw) > largest:
+        raise WireError("message", f"is larger than {largest} bytes")
     if raw[:1] and raw[0] == _ZLIB:
-        raw = _decompressed(raw)
+        raw = _decompressed(raw, largest)
     head, newline, attached = raw.partition(b"\n")
-    message = _head(head)
+    message = _head(head, min(MOST_VALUES, largest // BYTES_OF_VALUE))
     if newline:
-        message[ATTACHMENTS] = _cut(attached, message.pop(_SIZES, None))
+        message[ATTACHMENTS] = _cut(attached, message.pop(_SIZES, None), largest)
     return message
 
 
-def _cut(attached: bytes, sizes: object) -> list[bytes]:
+def _cut(attached: bytes, sizes: object, largest: int) -> list[bytes]:
     """Return the attachments; a negative size, -1 - n, stands for a copy of the nth."""
     if type(sizes) is not list or not all(type(size) is int for size in sizes):
         raise WireError(f"message.{_SIZES}", "must be the sizes of the attachments")
@@ -88,14 +93,14 @@ def _cut(attached: bytes, sizes: object) -> list[bytes]:
             raise WireError(f"message.{_SIZES}", "must name attachments that came before")
         found.append(attached[at : at + size] if size >= 0 else found[-1 - size])
         at += max(size, 0)
-    if sum(map(len, found)) > max(LARGEST, len(attached)):
-        raise WireError(f"message.{_SIZES}", f"must be of at most {LARGEST} bytes together")
+    if sum(map(len, found)) > largest:
+        raise WireError(f"message.{_SIZES}", f"must be of at most {largest} bytes together")
     return found
 
 
-def _head(raw: bytes) -> dict[str, Any]:
-    if len(raw) > MOST_VALUES and sum(map(raw.count, (b",", b"[", b"{"))) > MOST_VALUES:
-        raise WireError("message", f"has more than {MOST_VALUES} values")
+def _head(raw: bytes, most: int) -> dict[str, Any]:
+    if len(raw) > most and sum(map(raw.count, (b",", b"[", b"{"))) > most:
+        raise WireError("message", f"has more than {most} values")
     try:
         message = load_json(raw)
         if _SURROGATE.search(raw):
@@ -110,14 +115,14 @@ def _head(raw: bytes) -> dict[str, Any]:
     return message
 
 
-def _decompressed(raw: bytes) -> bytes:
+def _decompressed(raw: bytes, largest: int) -> bytes:
     unpacker = zlib.decompressobj()
     try:
-        content = unpacker.decompress(raw, LARGEST)
+        content = unpacker.decompress(raw, largest)
     except zlib.error as error:
         raise WireError("message", f"cannot be decompressed: {error}") from None
     if not unpacker.eof:
-        raise WireError("message", f"is cut off, or larger than {LARGEST} bytes")
+        raise WireError("message", f"is cut off, or larger than {largest} bytes")
     return content
 
 
@@ -135,8 +140,11 @@ def write_announcement(parts: Parts) -> bytes:
     return encode({"parts": parts._asdict()})
 
 
-def read_announcement(message: Mapping[str, Any]) -> Optional[Parts]:
+def read_announcement(raw_message: bytes, largest: int = LARGEST) -> Optional[Parts]:
     """Return the parts that a message announces; None if it is the whole message itself."""
+    if len(raw_message) > LONGEST_ANNOUNCEMENT or b'"parts"' not in raw_message:
+        return None
+    message = decode(raw_message)
     if "parts" not in message:
         return None
     where = "message.parts"
@@ -146,14 +154,22 @@ def read_announcement(message: Mapping[str, Any]) -> Optional[Parts]:
     except PodRejected as error:
         raise WireError(error.field, error.reason) from None
     pieces, size = raw.get("pieces"), raw.get("size")
-    if type(pieces) is not int or type(size) is not int or not 0 < pieces <= size <= LARGEST:
-        raise WireError(where, f"must have pieces and size, of at most {LARGEST} bytes")
+    if type(pieces) is not int or type(size) is not int or not 0 < pieces <= size <= largest:
+        raise WireError(where, f"must have pieces and size, of at most {largest} bytes")
     return Parts(identity, pieces, size, sha256)
 
 
 def split(raw: bytes, part_size: int) -> Iterator[bytes]:
     """Yield the parts, in order."""
     return (raw[start : start + part_size] for start in range(0, len(raw), part_size))
+
+
+def check_piece(parts: Parts, pieces: Sequence[bytes], piece: bytes) -> None:
+    """Refuse a part that cannot follow those before it: all but the last are of one size."""
+    size = len(pieces[0] if pieces else piece)
+    expected = min(size, parts.size - size * len(pieces))
+    if not piece or len(piece) != expected or -(-parts.size // size) != parts.pieces:
+        raise WireError("message", "its parts are not what was announced")
 
 
 def join(parts: Parts, pieces: list[bytes]) -> bytes:

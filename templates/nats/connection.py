@@ -17,13 +17,15 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Mapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
+from nats.errors import SlowConsumerError
 
 from templates.common.errors import ConfigError, WireError
+from templates.common.names import check_token
 from templates.nats import codec
 from templates.nats.chunks import ChunkStore, reassemble
 from templates.nats.client import (
@@ -45,7 +47,8 @@ from templates.nats.requests import (
     next_message,
     reason_of,
 )
-from templates.nats.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox
+from templates.nats.shares import MESSAGE_S, Share, WaitingMessages
+from templates.nats.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox, row_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +59,13 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 2.0
 SHARE_OF_PAYLOAD = 0.75  # of the server's limit: the rest is for subjects and headers
 HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's own queue
+MOST_SUBJECTS = 4096  # that publications are heard on; a flood of others must not fill the memory
+COMPLAIN_EVERY_S = 10.0  # of what is wrong with publications on one subject
+LARGEST_STREAM = 16 * 1024 * 1024  # bytes of an answer in many messages that wait to be read
 
+Result = TypeVar("Result")
 Handler = Callable[["Request"], Awaitable[None]]
+OnPublication = Callable[[str, Mapping[str, Any]], None]
 
 
 class Subscription(NamedTuple):
@@ -65,7 +73,7 @@ class Subscription(NamedTuple):
 
     subject: str
     queue: str
-    handler: Handler
+    take: Callable[[Msg], Awaitable[None]]
 
 
 class Request:
@@ -88,11 +96,11 @@ class Request:
     @property
     def reply(self) -> str:
         """The subject for an answer; empty if none is awaited, or none may go there."""
-        return self._link.answerable(self._message.reply)
+        return self._message.reply if is_inbox(self._message.reply) else ""
 
     async def message(self, pool: str) -> dict[str, Any]:
         """Return the message, fetched in chunks if it is large."""
-        return await self._link.reassemble(REQUEST_PARTS, pool, self._message.data)
+        return await self._link.read(REQUEST_PARTS, pool, self._message)
 
     async def answer(self, pool: str, message: Mapping[str, Any]) -> None:
         """Answer, in chunks if the message is large."""
@@ -125,6 +133,8 @@ class Link:
         self._connector: Optional[asyncio.Task[None]] = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._chunks = ChunkStore(root, self._live_client)
+        self._shares: dict[str, Share] = {}  # pool -> what its messages may cost
+        self._waiting: dict[str, WaitingMessages] = {}  # subject -> publications
         self._last_answer = 0.0
         self._error = "not connected yet"
         self.connections = 0
@@ -196,9 +206,25 @@ class Link:
         self, pool: str, where: str, message: Mapping[str, Any], timeout_s: float
     ) -> dict[str, Any]:
         """Send a request and return the answer; large messages go in chunks, both ways."""
+        return await self.request_and_read(pool, where, message, timeout_s, lambda answer: answer)
+
+    async def request_and_read(
+        self,
+        pool: str,
+        where: str,
+        message: Mapping[str, Any],
+        timeout_s: float,
+        read: Callable[[dict[str, Any]], Result],
+    ) -> Result:
+        """Send a request and return what its answer is read as, which takes time of the pool's."""
+        largest = row_of(self._root, where).largest_answer
+        share = self._share(pool)
+        await asyncio.sleep(share.pause_s())
         async with self.chunked_if_large(REQUEST_PARTS, pool, codec.encode(message)) as payload:
             answer = await self.request_raw(where, payload, timeout_s)
-        return await self.reassemble(ANSWER_PARTS, pool, answer)
+        raw = await self._reassemble(ANSWER_PARTS, pool, answer, largest)
+        with share.spending():
+            return read(codec.decode(raw, largest))
 
     async def request_raw(
         self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
@@ -215,15 +241,47 @@ class Link:
         To be called before ``start``. Each message gets a task of its own, so that a slow one
         never delays another.
         """
-        self._subscriptions.append(Subscription(where, queue, handler))
+        room = asyncio.Semaphore(HANDLERS_AT_ONCE)
+
+        async def take(message: Msg) -> None:
+            await room.acquire()
+            task = self._spawn(self._handle(handler, message))
+            task.add_done_callback(lambda _: room.release())
+
+        self._subscriptions.append(Subscription(where, queue, take))
+
+    def subscribe_to_publications(self, where: str, handler: OnPublication, largest: int) -> None:
+        """Subscribe to what pools publish, each on a subject that ends in its name.
+
+        They may be strangers to each other. So the messages of a subject wait in a queue of their
+        own, of which the oldest are dropped, and a pool gets no more than its share of the time.
+        """
+
+        async def take(message: Msg) -> None:
+            waiting = self._waiting.get(message.subject)
+            if waiting is None and len(self._waiting) < MOST_SUBJECTS:
+                waiting = self._waiting[message.subject] = WaitingMessages()
+            if waiting is None:
+                return
+            waiting.put(message)
+            if not waiting.is_handled:
+                waiting.is_handled = True
+                self._spawn(self._handle_publications(message.subject, waiting, handler, largest))
+
+        self._subscriptions.append(Subscription(where, "", take))
 
     @contextlib.asynccontextmanager
-    async def stream(self) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
-        """Yield an inbox for an answer in many messages, and a function that awaits the next."""
+    async def stream(
+        self, largest: int = LARGEST_STREAM
+    ) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
+        """Yield an inbox for an answer in many messages, and a function that awaits the next.
+
+        What comes while ``largest`` bytes wait to be read is lost.
+        """
         client = self._live_client()
         inbox = client.new_inbox()
         subscription = await client.subscribe(
-            inbox, pending_msgs_limit=65536, pending_bytes_limit=-1
+            inbox, pending_msgs_limit=65536, pending_bytes_limit=largest
         )
 
         try:
@@ -254,13 +312,14 @@ class Link:
         """Return a context with a payload for these bytes: themselves, or what announces chunks."""
         return self._chunks.chunked_if_large(kind, pool, raw, self.part_size)
 
-    async def reassemble(self, kind: str, pool: str, raw: bytes) -> dict[str, Any]:
-        """Return the message in a payload, fetched in chunks if it announces them."""
-        return await reassemble(self._root, kind, pool, raw, self.request_raw)
+    async def read(self, kind: str, pool: str, message: Msg) -> dict[str, Any]:
+        """Return the message in a request, fetched in chunks if it announces them."""
+        largest = row_of(self._root, message.subject).largest
+        raw = await self._reassemble(kind, pool, message.data, largest)
+        return codec.decode(raw, largest)
 
-    def answerable(self, reply: str) -> str:
-        """Return the subject if an answer may go there, else an empty one."""
-        return reply if is_inbox(self._root, reply) else ""
+    async def _reassemble(self, kind: str, pool: str, raw: bytes, largest: int) -> bytes:
+        return await reassemble(self._root, kind, pool, raw, largest, self.request_raw)
 
     # --- the connection -----------------------------------------------------------------------
 
@@ -320,36 +379,63 @@ class Link:
         async def make(opened: Client) -> Requester:
             requester = await Requester.on(opened)
             for subscription in self._subscriptions:
-                await self._subscribe(opened, subscription)
+                await opened.subscribe(
+                    subscription.subject, queue=subscription.queue, cb=subscription.take
+                )
             return requester
 
         def report(error: Exception) -> None:
-            if self._client is client:
+            if self._client is client and not isinstance(error, SlowConsumerError):
                 self.server_errors.append(reason_of(error))
                 logger.warning("NATS: %s", self.server_errors[-1])
 
         settings = self._settings._replace(servers=(server,))
         return await open_client(client, settings, make, report, self._broken.set)
 
-    async def _subscribe(self, client: Client, subscription: Subscription) -> None:
-        room = asyncio.Semaphore(HANDLERS_AT_ONCE)
+    async def _handle_publications(
+        self, subject: str, waiting: WaitingMessages, handler: OnPublication, largest: int
+    ) -> None:
+        """Handle what waits, one after the other, as fast as the pool's share allows."""
+        pool = subject.rpartition(".")[2]
+        share = self._share(pool)
 
-        async def take(message: Msg) -> None:
-            await room.acquire()
-            task = self._spawn(self._handle(subscription, message))
-            task.add_done_callback(lambda _: room.release())
+        async def handle(request: Request) -> None:
+            check_token(subject, pool, WireError)
+            raw = await self._reassemble(ANSWER_PARTS, pool, request.raw, largest)
+            with share.spending():
+                handler(pool, codec.decode(raw, largest))
 
-        await client.subscribe(subscription.subject, queue=subscription.queue, cb=take)
-
-    async def _handle(self, subscription: Subscription, message: Msg) -> None:
         try:
-            await subscription.handler(Request(self, message))
+            while waiting:
+                await asyncio.sleep(share.pause_s())
+                share.spend(MESSAGE_S)
+                now = time.monotonic()
+                is_quiet = now - waiting.complained_at < COMPLAIN_EVERY_S
+                is_fine = await self._handle(handle, waiting.take(), is_quiet=is_quiet)
+                if not is_fine and not is_quiet:
+                    waiting.complained_at = now
+        finally:
+            waiting.is_handled = False
+
+    def _share(self, pool: str) -> Share:
+        if len(self._shares) > MOST_SUBJECTS:
+            self._shares.clear()
+        return self._shares.setdefault(pool, Share())
+
+    async def _handle(self, handler: Handler, message: Msg, *, is_quiet: bool = False) -> bool:
+        """Return whether a message could be handled; log why not, unless it is ``is_quiet``."""
+        level, reason, bug = logging.WARNING, "", None
+        try:
+            await handler(Request(self, message))
         except LinkError as error:
-            logger.info("%s: %s", message.subject, error)
+            level, reason = logging.INFO, str(error)
         except WireError as error:
-            logger.warning("%s: refused a message: %s", message.subject, error)
-        except Exception:  # one message must never end the handling of all others
-            logger.exception("%s: a message could not be handled", message.subject)
+            reason = f"refused a message: {error}"
+        except Exception as error:  # noqa: BLE001 (one message must never end the others')
+            level, reason, bug = logging.ERROR, "a message could not be handled", error
+        if reason and not is_quiet:
+            logger.log(level, "%s: %s", message.subject, reason, exc_info=bug)
+        return not reason
 
     async def _watch(self) -> None:
         """Return when the connection is broken, or no longer answers."""

@@ -21,7 +21,7 @@ What users may publish and subscribe to (``permissions.py``, and the chart by
 No user may both publish and subscribe to the same subject. The server lets a site answer wherever a
 message asks for an answer; a site that could send such a message to itself could thereby write to
 any subject, other sites' creates among them. So there are two subjects for parts, and an answer
-never goes to a subject of ours.
+goes to inboxes only.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from templates.common.errors import WireError
 from templates.common.names import check_token
+from templates.nats.codec import LARGEST
 
 CREATE = "create"
 DELETE = "delete"
@@ -61,6 +62,13 @@ ONE_ANSWER = 1
 STREAM = 512  # a window of a log
 
 
+# Bytes of a message before it was compressed: more is refused, whatever it costs on the wire.
+SMALL = 64 * 1024
+MIDDLE = 1024 * 1024
+PAGE = 4 * 1024 * 1024  # of states
+LARGEST_RESOURCES = 256 * 1024
+
+
 class SubjectRow(NamedTuple):
     """One kind of subject."""
 
@@ -70,18 +78,20 @@ class SubjectRow(NamedTuple):
     subscribers: tuple[str, ...]
     answers: int = NO_ANSWER
     queued: bool = False  # one of a site's submitters gets it: the queue group is the pool
+    largest: int = SMALL
+    largest_answer: int = SMALL
 
 
 _SITE, _PLUGIN, _WATCHERS = (SITE,), (PLUGIN,), (PLUGIN, KUEUE)
 
 TABLE = (
-    SubjectRow(CREATE, POOL, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
+    SubjectRow(CREATE, POOL, _PLUGIN, _SITE, ONE_ANSWER, True, LARGEST, MIDDLE),
     SubjectRow(DELETE, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
     SubjectRow(LOGS, POOL_AND_ITEM, _PLUGIN, _SITE, STREAM, queued=True),
-    SubjectRow(QUERY, POOL, _PLUGIN, _SITE, ONE_ANSWER, queued=True),
-    SubjectRow(CONFIG, POOL, _SITE, _PLUGIN),
-    SubjectRow(RESOURCES, POOL, _SITE, _WATCHERS),
-    SubjectRow(STATUS, POOL, _SITE, _PLUGIN),
+    SubjectRow(QUERY, POOL, _PLUGIN, _SITE, ONE_ANSWER, True, MIDDLE, PAGE),
+    SubjectRow(CONFIG, POOL, _SITE, _PLUGIN, largest=MIDDLE),
+    SubjectRow(RESOURCES, POOL, _SITE, _WATCHERS, largest=LARGEST_RESOURCES),
+    SubjectRow(STATUS, POOL, _SITE, _PLUGIN, largest=PAGE),
     SubjectRow(REQUEST_PARTS, POOL_AND_ITEM, _SITE, _PLUGIN, ONE_ANSWER),
     SubjectRow(ANSWER_PARTS, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER),
     SubjectRow(SHUTDOWN, POOL, (OPERATOR,), _SITE),
@@ -92,7 +102,9 @@ TABLE = (
 DEFAULT_ROOT = "interlink"
 ANY = "*"
 
-_TOKENS = {row.kind: row.tokens for row in TABLE}
+INBOXES = ("_INBOX.", "_INBOX_", "_R_.")  # without accounts, of users of ours, across accounts
+
+ROWS = {row.kind: row for row in TABLE}
 
 
 class Address(NamedTuple):
@@ -120,13 +132,18 @@ def queue_group(row: SubjectRow, pool: str) -> str:
 
 def subject(root: str, kind: str, pool: str = "", item: str = "") -> str:
     """Return the subject of an address; ``ANY`` as pool or item subscribes to all of them."""
-    tokens = (pool, item)[: _TOKENS[kind]]
+    tokens = (pool, item)[: ROWS[kind].tokens]
     return ".".join((root, kind, *map(_token, tokens)))
 
 
-def is_inbox(root: str, text: str) -> bool:
+def is_inbox(text: str) -> bool:
     """Return whether an answer may go there."""
-    return bool(text) and not f"{text}.".startswith(f"{root}.")
+    return text.startswith(INBOXES)
+
+
+def row_of(root: str, text: str) -> SubjectRow:
+    """Return the row of a subject."""
+    return ROWS[parse(root, text).kind]
 
 
 def parse(root: str, text: str) -> Address:
@@ -134,7 +151,7 @@ def parse(root: str, text: str) -> Address:
     if not text.startswith(root + "."):
         raise WireError(text, f"is not a subject below {root}")
     kind, *rest = text[len(root) + 1 :].split(".")
-    if len(rest) != _TOKENS.get(kind):
+    if kind not in ROWS or len(rest) != ROWS[kind].tokens:
         raise WireError(text, "is not a subject of ours")
     for token in rest:
         check_token(text, token, WireError)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from templates.nats.options import LinkSettings
+from templates.nats.subjects import is_inbox
 from templates.program.log_format import FORMATS, PLAIN
 from templates.settings.types import REQUIRED, Choice, Kind, PathOrEmpty, Word
 
@@ -66,6 +67,8 @@ def find_nats_errors(nats: Nats) -> Iterator[tuple[str, str]]:
     """Yield (key, reason) of values that contradict each other."""
     if not nats.servers:
         yield "nats.servers", "must hold at least one URL"
+    if not is_inbox(f"{nats.inbox_prefix}."):
+        yield "nats.inbox_prefix", "must be _INBOX, or begin with _INBOX_ or _INBOX."
     given = [key for key in CREDENTIAL_FILES if getattr(nats, key)]
     if len(given) > 1:
         yield f"nats.{given[1]}", f"must not be given together with {given[0]}"

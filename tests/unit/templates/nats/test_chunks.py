@@ -70,13 +70,76 @@ def test_no_part_goes_where_no_inbox_is(server: NatsServer) -> None:
             await settle(one.client, 10)
             heard = await other.client.subscribe(f"{ROOT}.create.q")
             where = f"{ROOT}.{REQUEST_PARTS}.p.{announced.id}"
-            for reply in (f"{ROOT}.create.q", ROOT, ""):
+            everything = await other.client.subscribe(">")
+            for reply in (f"{ROOT}.create.q", ROOT, "", "$KV.a.b", "$JS.API.INFO", "any.thing"):
                 await other.client.publish(where, b"0", reply=reply)
             assert (await other.client.request(where, b"0", timeout=10)).data == b"a"
             await settle(other.client, 10)
             assert heard.pending_msgs == 0
+            assert everything.pending_msgs == 6 + 2  # what was asked, and one answer
 
     run(work())
+
+
+def test_a_part_of_a_request_is_served_so_often_and_no_more(server: NatsServer) -> None:
+    """To ask costs a few bytes and the answer is large; its one reader has no need to."""
+
+    async def work() -> None:
+        async with Connected(server) as one, Connected(server) as other:
+            store = store_of(one)
+            request = await store.put(REQUEST_PARTS, "p", b"abc", 1)
+            answer = await store.put(ANSWER_PARTS, "p", b"abc", 1)
+            await settle(one.client, 10)
+            heard = await other.client.subscribe("_INBOX.x.*")
+            for kind, parts in ((REQUEST_PARTS, request), (ANSWER_PARTS, answer)):
+                for _ in range(100):
+                    where = f"{ROOT}.{kind}.p.{parts.id}"
+                    await other.client.publish(where, b"0", reply=f"_INBOX.x.{kind}")
+            await settle(other.client, 10)
+            await settle(one.client, 10)
+            await settle(other.client, 10)
+            assert heard.pending_msgs == parts_module.MOST_ASKED + 100
+
+    run(work())
+
+
+@pytest.mark.parametrize(
+    ("pieces", "size", "sent"),
+    [
+        (3, 100_000, [1_000_000]),
+        (3, 100_000, [50_000, 50_000, 1_000_000]),
+        (2, 100_000, [50_000, 50_001]),
+        (2, 100_000, [50_000, 49_999]),
+        (2, 100_000, [0]),
+        (2, 100_000, [1]),
+        (100_000, 100_000, [2]),
+        (1, 100_000, [99_999]),
+        (4, 100_000, [34_000]),
+    ],
+)
+def test_a_part_that_does_not_fit_is_the_last_one_asked_for(
+    pieces: int, size: int, sent: list[int]
+) -> None:
+    asked: list[bytes] = []
+
+    async def fetch(_: str, number: bytes, __: float) -> bytes:
+        asked.append(number)
+        return b"x" * sent[min(int(number), len(sent) - 1)]
+
+    parts = codec.Parts("0a", pieces, size, "0" * 64)
+    announced = codec.write_announcement(parts)
+    with pytest.raises(WireError, match="its parts are not what was announced"):
+        asyncio.run(parts_module.reassemble(ROOT, ANSWER_PARTS, "p", announced, size, fetch))
+    assert len(asked) <= len(sent)
+
+
+def test_more_is_announced_than_the_kind_may_be() -> None:
+    async def fetch(_: str, __: bytes, ___: float) -> bytes:
+        raise AssertionError("nothing may be asked for")
+
+    announced = codec.write_announcement(codec.Parts("0a", 2, 100_001, "0" * 64))
+    with pytest.raises(WireError, match="of at most 100000 bytes"):
+        asyncio.run(parts_module.reassemble(ROOT, ANSWER_PARTS, "p", announced, 100_000, fetch))
 
 
 def test_what_is_removed_is_gone_and_what_expires_too(

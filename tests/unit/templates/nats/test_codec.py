@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import random
+import tracemalloc
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from templates.common.errors import WireError
-from templates.nats import codec
+from templates.nats import codec, subjects
 from templates.nats.codec import (
     Parts,
     decode,
@@ -83,10 +85,26 @@ def test_two_halves_of_a_letter_are_a_letter() -> None:
     assert decode(b'{"v": 1, "a": "\\ud83d\\ude00"}')["a"] == "\U0001f600"
 
 
-def test_a_small_message_cannot_unfold_into_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(codec, "LARGEST", 1_000_000)
-    assert "larger than 1000000 bytes" in complaint(zlib.compress(b" " * 1_000_001))
-    decode(zlib.compress(b'{"v": 1}' + b" " * 900_000))
+@pytest.mark.parametrize("pack", [bytes, zlib.compress], ids=["plain", "compressed"])
+@pytest.mark.parametrize("row", subjects.TABLE, ids=[row.kind for row in subjects.TABLE])
+def test_no_message_is_larger_than_its_kind_may_be(
+    row: subjects.SubjectRow, pack: Callable[[bytes], bytes]
+) -> None:
+    """Whatever it is on the wire, no more is ever made of it in memory."""
+    for largest in {row.largest, row.largest_answer} - {codec.LARGEST}:
+        fits = pack(b'{"v": 1}' + b" " * (largest - 8))
+        too_large = pack(b'{"v": 1}' + b" " * (largest - 7))
+        bomb = pack(b" " * (32 * largest))
+        values = pack(b'{"v": 1, "a": [' + b"[]," * (largest // 4) + b"[]]}")
+        attached = pack(b'{"v":1,"sizes":[%d,-1]}\nx' % largest)
+        assert decode(fits, largest) == {"v": 1}
+        for raw in (too_large, bomb, values, attached):
+            tracemalloc.start()
+            with pytest.raises(WireError):
+                decode(raw, largest)
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert most < 2.2 * largest + 100_000
 
 
 def test_a_message_cannot_fill_the_memory_with_little_things() -> None:
@@ -123,11 +141,12 @@ def test_parts_make_up_the_message(size: int, pieces: int) -> None:
     cut = list(split(raw, 10))
     assert (parts.pieces, len(cut)) == (pieces, pieces)
     assert join(parts, cut) == raw
-    assert read_announcement(decode(write_announcement(parts))) == parts
+    assert read_announcement(write_announcement(parts)) == parts
 
 
 def test_an_ordinary_message_announces_nothing() -> None:
-    assert read_announcement({"v": 1, "part": {}}) is None
+    for raw in (b'{"v":1,"part":{}}', b'{"v":1,"a":"parts"}', b'{"v":1,"a":["parts"]}'):
+        assert read_announcement(raw) is None
 
 
 @pytest.mark.parametrize(
@@ -166,7 +185,7 @@ def test_other_parts_than_announced_are_refused(wrong: list[bytes]) -> None:
 )
 def test_announcements_that_cannot_be_are_refused(raw: object) -> None:
     with pytest.raises(WireError) as caught:
-        read_announcement(json.loads(json.dumps({"v": 1, "parts": raw})))
+        read_announcement(json.dumps({"v": 1, "parts": raw}).encode())
     assert str(caught.value).isprintable()
 
 
@@ -192,11 +211,10 @@ def test_what_is_attached_twice_travels_once() -> None:
     assert codec.decode(raw)["attachments"] == attachments
 
 
-def test_a_small_message_does_not_unfold_into_a_huge_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_message_does_not_unfold_into_a_huge_one() -> None:
     raw = codec.encode({"attachments": [b"x" * 1000] * 10})
-    monkeypatch.setattr(codec, "LARGEST", 9_999)
     with pytest.raises(WireError, match="at most 9999 bytes together"):
-        codec.decode(raw)
+        codec.decode(raw, 9_999)
 
 
 def test_attachments_are_not_escaped() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Callable, Optional
 
@@ -19,12 +20,14 @@ from templates.nats import connection as link_module
 from templates.nats.connection import Link, Request
 from templates.nats.options import LinkSettings
 from templates.nats.requests import LinkError, NoResponders, NotConnected, Unanswered
+from templates.nats.shares import MOST_WAITING
 from tests.support.nats_server import NatsServer
 from tests.support.nats_users import started
 from tests.unit.templates.clients import run
 
 POOL = "p"
 CREATE = "interlink.create.p"
+ECHOED = 1000  # characters
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +60,17 @@ async def until(condition: Callable[[], object], seconds: float = 30) -> None:
     await asyncio.wait_for(wait(), seconds)
 
 
+def digest(text: str) -> str:
+    """Answers are not as large as requests may be."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def serving(link: Link, subject: str = "interlink.create.p") -> Link:
     """A link that answers with what it was asked."""
 
     async def echo(request: Request) -> None:
-        await request.answer(POOL, {"echo": (await request.message(POOL)).get("text")})
+        text = (await request.message(POOL)).get("text", "")
+        await request.answer(POOL, {"echo": text if len(text) <= ECHOED else digest(text)})
 
     link.subscribe(subject, echo, queue=POOL)
     return link
@@ -84,7 +93,7 @@ def test_requests_and_answers_of_any_size(steady: NatsServer, plain: bool, text:
         plugin = Link(settings(steady, plain=plain), "interlink")
         async with started(site, plugin):
             answer = await plugin.request(POOL, CREATE, {"text": text}, 60)
-            assert answer["echo"] == text
+            assert answer["echo"] == (text if len(text) <= ECHOED else digest(text))
 
     run(work())
 
@@ -98,7 +107,25 @@ def test_large_messages_of_many_at_once(steady: NatsServer) -> None:
         async with started(site, plugin):
             requests = [plugin.request(POOL, CREATE, {"text": text}, 60) for text in texts]
             answers = await asyncio.gather(*requests)
-        assert [answer["echo"] for answer in answers] == texts
+        assert [answer["echo"] for answer in answers] == list(map(digest, texts))
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "websocket"])
+def test_an_answer_in_parts(steady: NatsServer, plain: bool) -> None:
+    text = os.urandom(1_500_000).hex()
+
+    async def answer(request: Request) -> None:
+        await request.answer(POOL, {"text": text})
+
+    async def work() -> None:
+        site, plugin = (Link(settings(steady, plain=plain), "interlink") for _ in range(2))
+        site.subscribe("interlink.query.p", answer)
+        site.subscribe("interlink.create.p", answer)
+        async with started(site, plugin):
+            found = await plugin.request(POOL, "interlink.query.p", {}, 60)
+            assert found["text"] == text
+            with pytest.raises(WireError, match="of at most 1048576 bytes"):
+                await plugin.request(POOL, CREATE, {}, 60)
 
     run(work())
 
@@ -244,7 +271,133 @@ def test_a_message_that_wants_no_answer_gets_none(steady: NatsServer) -> None:
     run(work())
 
 
+# --- publications ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("plain", [True, False], ids=["plain", "websocket"])
+def test_a_flood_of_one_pool_takes_nothing_from_others(steady: NatsServer, plain: bool) -> None:
+    """All publish on one subscription; what is too much of one is dropped, the newest kept."""
+    heard: dict[str, list[int]] = {"a": [], "b": []}
+    waiting: list[int] = []
+
+    async def work() -> None:
+        loud, quiet, plugin = (Link(settings(steady, plain=plain), "interlink") for _ in range(3))
+
+        def keep(pool: str, message: Mapping[str, Any]) -> None:
+            heard[pool].append(message["number"])
+            waiting.append(sum(map(len, plugin._waiting.values())))
+            if pool == "a":
+                plugin._share(pool).spend(0.1)  # as if it had been expensive to read
+
+        plugin.subscribe_to_publications("interlink.status.*", keep, 65536)
+        async with started(loud, quiet, plugin):
+            for number in range(2000):
+                await loud.publish("interlink.status.a", {"number": number})
+                if number % 100 == 0:
+                    await quiet.publish("interlink.status.b", {"number": number})
+            await until(lambda: len(heard["b"]) == 20 and len(plugin._waiting) == 2)
+            await loud.settle()
+            assert heard["b"] == list(range(0, 2000, 100))
+            assert len(heard["a"]) < 200
+            assert heard["a"] == sorted(heard["a"])
+            assert max(waiting) <= 2 * MOST_WAITING
+            plugin._shares.clear()
+
+    run(work())
+
+
+def test_what_a_publication_announces_and_never_sends_holds_up_no_other_pool(
+    steady: NatsServer,
+) -> None:
+    heard: list[str] = []
+
+    async def work() -> None:
+        site, plugin = (Link(settings(steady), "interlink") for _ in range(2))
+
+        async def silent(_: Request) -> None:
+            return
+
+        site.subscribe("interlink.answerparts.a.*", silent)
+        plugin.subscribe_to_publications("interlink.status.*", lambda p, _: heard.append(p), 65536)
+        async with started(site, plugin):
+            for _ in range(1000):
+                parts = {"id": "0a", "pieces": 1, "size": 9, "sha256": ""}
+                await site.publish("interlink.status.a", {"parts": parts})
+            await site.publish("interlink.status.b", {})
+            await until(lambda: heard == ["b"])
+
+    run(work())
+
+
+def test_what_is_wrong_with_publications_is_not_said_for_each(
+    steady: NatsServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[str] = []
+
+    async def work() -> None:
+        site, plugin = (Link(settings(steady), "interlink") for _ in range(2))
+        plugin.subscribe_to_publications("interlink.status.*", lambda p, _: heard.append(p), 65536)
+        async with started(site, plugin):
+            for pool in ("a", "b"):
+                for _ in range(50):
+                    await site.publish_raw(f"interlink.status.{pool}", b"nonsense")
+                await site.publish(f"interlink.status.{pool}", {})
+            await until(lambda: sorted(heard) == ["a", "b"])
+
+    run(work())
+    assert caplog.text.count("interlink.status.a: refused a message: message: is not JSON") == 1
+    assert caplog.text.count("interlink.status.b: refused a message: message: is not JSON") == 1
+
+
+def test_subjects_of_publications_are_not_endless(
+    steady: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link_module, "MOST_SUBJECTS", 10)
+    heard: set[str] = set()
+
+    async def work() -> None:
+        site, plugin = (Link(settings(steady), "interlink") for _ in range(2))
+        plugin.subscribe_to_publications("interlink.status.*", lambda p, _: heard.add(p), 65536)
+        async with started(site, plugin):
+            for number in range(100):
+                await site.publish(f"interlink.status.p{number}", {})
+            await site.publish("interlink.status.p0", {})
+            await site.settle()
+            await until(lambda: len(heard) == 10)
+            assert len(plugin._waiting) == 10
+
+    run(work())
+
+
 # --- answers in many messages ---------------------------------------------------------------------
+
+
+def test_of_a_stream_that_is_not_read_no_more_is_kept_than_was_allowed(steady: NatsServer) -> None:
+    async def work() -> None:
+        site, plugin = (Link(settings(steady), "interlink") for _ in range(2))
+
+        async def serve(request: Request) -> None:
+            for _ in range(100):
+                await site.publish_raw(request.reply, bytes(100_000))
+            await site.publish_raw("interlink.hello", b"over")
+
+        over = asyncio.Event()
+
+        async def hear(_: Request) -> None:
+            over.set()
+
+        site.subscribe("interlink.logs.p.*", serve)
+        plugin.subscribe("interlink.hello", hear)
+        async with started(site, plugin), plugin.stream(1_000_000) as (inbox, following):
+            await plugin.publish_request("interlink.logs.p.x", inbox, {})
+            await over.wait()
+            size = 0
+            with pytest.raises(Unanswered, match="nothing came"):
+                while True:
+                    size += len(await following(0.2))
+            assert size < 1_000_000
+
+    run(work())
 
 
 def test_a_stream_comes_in_order(steady: NatsServer) -> None:

@@ -85,12 +85,19 @@ def test_what_is_no_subject_of_ours_is_refused(text: str) -> None:
     [
         ("_INBOX.x.y", True),
         ("_INBOX_site.x", True),
-        ("interlinkx.create.p.x", True),
+        ("_R_.x.y", True),
+        ("_INBOX", False),
+        ("_INBOXES.x", False),
+        ("_R_", False),
+        ("interlinkx.create.p.x", False),
+        ("$KV.tokens-site-a.KEY", False),
+        ("$JS.API.STREAM.DELETE.KV_tokens-site-a", False),
+        ("anything.at.all", False),
         ("", False),
         ("interlink", False),
         ("interlink.create.p.x", False),
         ("interlink.hello", False),
     ],
 )
-def test_answers_never_go_to_our_own_subjects(text: str, inbox: bool) -> None:
-    assert is_inbox("interlink", text) is inbox
+def test_answers_go_to_inboxes_only(text: str, inbox: bool) -> None:
+    assert is_inbox(text) is inbox
