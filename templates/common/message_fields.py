@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from templates.common.errors import WireError, one_line
-from templates.common.names import check_token
+from templates.common.names import check_token, is_label, is_subdomain
 from templates.common.quantity import quantities_at
 from templates.common.validation import object_at, text_at
 
 LARGEST_NUMBER = 2**63 - 1
+LONGEST_TEXT = 8192  # characters; a termination message has 4096, and may stand behind another
 
 INLINE = "inline"
 """Of a message in a message: its fields stand beside those of the other."""
@@ -62,9 +63,34 @@ def line_at(holder: Mapping[str, Any], key: str, where: str) -> str:
     return one_line(text_at(holder, key, where))
 
 
+def cut_text_at(holder: Mapping[str, Any], key: str, where: str) -> str:
+    """Return a text, the end of a long one cut off; empty when absent."""
+    text = text_at(holder, key, where)
+    return text if len(text) <= LONGEST_TEXT else text[:LONGEST_TEXT]
+
+
+def namespace_at(holder: Mapping[str, Any], key: str, where: str) -> str:
+    """Return the name of a namespace; empty when absent."""
+    text = text_at(holder, key, where)
+    if text and not is_label(text):
+        raise WireError(f"{where}.{key}", "must be the name of a namespace")
+    return text
+
+
+def pod_name_at(holder: Mapping[str, Any], key: str, where: str) -> str:
+    """Return the name of a pod; empty when absent."""
+    text = text_at(holder, key, where)
+    if text and not is_subdomain(text):
+        raise WireError(f"{where}.{key}", "must be the name of a pod")
+    return text
+
+
 ExitCode = Annotated[int, exit_code_at]
 Positive = Annotated[int, positive_at]
 CountOrAll = Annotated[int, count_or_all_at]
 Token = Annotated[str, token_at]
 Line = Annotated[str, line_at]
+CutText = Annotated[str, cut_text_at]
+Namespace = Annotated[str, namespace_at]
+PodName = Annotated[str, pod_name_at]
 Quantities = Annotated[Mapping[str, str], quantities_at]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
 
-from templates.common.message_fields import ExitCode
+from templates.common.message_fields import CutText, ExitCode
 
 WAITING = "waiting"
 RUNNING = "running"
@@ -42,8 +42,8 @@ class End(NamedTuple):
 
     exit_code: ExitCode
     signal: int
-    reason: str
-    message: str
+    reason: CutText
+    message: CutText
     started_ms: int
     finished_ms: int
 
@@ -53,8 +53,8 @@ class ContainerState(NamedTuple):
 
     name: str
     state: str = WAITING
-    reason: str = ""  # of waiting
-    message: str = ""  # of waiting
+    reason: CutText = ""  # of waiting
+    message: CutText = ""  # of waiting
     started_ms: int = 0  # of running
     begun: bool = False  # running, and its startup probe (if any) has succeeded
     ready: bool = False

@@ -8,7 +8,14 @@ from functools import lru_cache
 from typing import Annotated, Any, NamedTuple
 
 from templates.common.errors import WireError
-from templates.common.message_fields import INLINE, LARGEST_NUMBER, ExitCode
+from templates.common.message_fields import (
+    INLINE,
+    LARGEST_NUMBER,
+    CutText,
+    ExitCode,
+    Namespace,
+    PodName,
+)
 from templates.common.validation import list_at, text_at
 from templates.job.records import ContainerState
 from templates.pod.model import INIT, MAIN, SIDECAR
@@ -61,7 +68,7 @@ class ContainerStatus(NamedTuple):
     """A container of the pod, and its state."""
 
     kind: str  # one of KINDS
-    image: str
+    image: CutText
     state: Annotated[ContainerState, INLINE]
 
 
@@ -73,20 +80,20 @@ class JobStatus(NamedTuple):
 
     job: str
     uid: str
-    namespace: str
-    pod: str
+    namespace: Namespace
+    pod: PodName
     version: Annotated[Version, version_at] = Version()
     phase: Annotated[str, phase_at] = ACCEPTED
-    native: str = ""  # the job's identity in the batch system, empty before it has one
-    node: str = ""
-    reason: str = ""  # of a job that has not started: one word
-    message: str = ""  # of the batch system or the job
+    native: CutText = ""  # the job's identity in the batch system, empty before it has one
+    node: CutText = ""
+    reason: CutText = ""  # of a job that has not started: one word
+    message: CutText = ""  # of the batch system or the job
     started_ms: int = 0
     finished_ms: int = 0
     exit_code: ExitCode = 0
     deleting: bool = False  # its deletion was requested
     containers: tuple[ContainerStatus, ...] = ()
-    origin: str = ""  # the cluster that its pod belongs to
+    origin: CutText = ""  # the cluster that its pod belongs to
 
 
 class JobIdentity(NamedTuple):

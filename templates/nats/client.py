@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Iterable
-from typing import Callable, TypeVar
+from typing import Any, Callable, TypeVar
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -119,7 +119,7 @@ async def close(client: Client) -> None:
             end.abort()
 
 
-async def cancel_and_wait(tasks: Iterable[asyncio.Task[None]]) -> None:
+async def cancel_and_wait(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Return when these have ended, or after some time with those that refuse.
 
     Before Python 3.12 asyncio.wait_for loses a cancellation that comes when it has just finished,

@@ -131,7 +131,7 @@ class Link:
         self._ready = asyncio.Event()
         self._broken = asyncio.Event()
         self._connector: Optional[asyncio.Task[None]] = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._chunks = ChunkStore(root, self._live_client)
         self._shares: dict[str, Share] = {}  # pool -> what its messages may cost
         self._waiting: dict[str, WaitingMessages] = {}  # subject -> publications
@@ -468,7 +468,7 @@ class Link:
                 await settle(client, FLUSH_TIMEOUT_S)
         await close(client)
 
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Awaitable[Any]) -> asyncio.Task[Any]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -12,7 +12,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple, Optional, Union
 
 from templates.common.errors import PodRejected, WireError
-from templates.common.message_fields import CountOrAll, Line, Positive
+from templates.common.message_fields import CountOrAll, CutText, Line, Positive
 from templates.common.names import is_label, uid_of
 from templates.common.validation import list_at, object_at, objects_at, text_at
 from templates.job.model import File, Job, split_script
@@ -75,7 +75,7 @@ class LogRequest(NamedTuple):
 class LogEnd(NamedTuple):
     """Last message of a window."""
 
-    cursor: str  # where the next window goes on
+    cursor: CutText  # where the next window goes on
     sent: int  # bytes of log in this window's messages, so that a lost one is noticed
     over: bool  # nothing will follow
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from templates.common.errors import ConfigError, WireError, one_line
-from templates.common.message_fields import Line, Quantities, Token, token_at
+from templates.common.message_fields import CutText, Line, Quantities, Token, token_at
 from templates.common.names import is_label, is_resource, uid_of
 from templates.common.quantity import at_most, quantities_at
 from templates.common.validation import list_at, object_at, objects_at, text_at
@@ -41,7 +41,7 @@ class StatusUpdate(NamedTuple):
     jobs: int  # how many it has
     states: tuple[JobStatus, ...]
     gone: tuple[str, ...]  # jobs that the site no longer has
-    cursor: str = ""  # of a page: where the next one begins; empty after the last one
+    cursor: CutText = ""  # of a page: where the next one begins; empty after the last one
 
 
 class Resources(NamedTuple):

@@ -17,6 +17,8 @@ from templates.common.errors import ConfigError, PodRejected
 from templates.common.names import check_root
 from templates.settings.types import CLAIM_VARIABLES, Choice, Kind, Whole
 
+LONGEST = 64 * 1024  # characters of a text
+LONGEST_BASH = 256 * 1024
 LARGEST = 2**31 - 1  # bash and awk count that far everywhere
 
 
@@ -61,6 +63,9 @@ def _as_text(rule: Kind, value: object) -> str:
         return str(value)  # Kubernetes, too, takes a quantity without quotes
     if not isinstance(value, str):
         raise ValidationError(f"must be text, not {kind_of(value)}")
+    longest = LONGEST_BASH if rule is Kind.BASH else LONGEST
+    if len(value) > longest:
+        raise ValidationError(f"must have at most {longest} characters, not {len(value)}")
     return value
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import collections.abc
 import dataclasses
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import (
     Annotated,
     Any,
@@ -60,7 +60,13 @@ def plain(value: Any) -> Any:
 
 # --- schemas ------------------------------------------------------------------------------------
 
+MOST_ENTRIES = 2000  # of a list or mapping: each costs time where a message of a site is read
 _MESSAGES: Any = {"null": "must not be empty", "required": "is missing"}
+
+
+def _check_length(value: Collection[Any]) -> None:
+    if len(value) > MOST_ENTRIES:
+        raise ValidationError(f"must have at most {MOST_ENTRIES} entries, not {len(value)}")
 
 
 class _Value(fields.Field[Any]):
@@ -80,6 +86,7 @@ class _Items(fields.List[Any]):
     def _deserialize(self, value: Any, attr: Any, data: Any, **options: Any) -> list[Any]:
         if not isinstance(value, list):
             raise ValidationError(f"must be a list, not {kind_of(value)}")
+        _check_length(value)
         return super()._deserialize(value, attr, data, **options)
 
 
@@ -89,6 +96,7 @@ class _Table(fields.Dict):
     def _deserialize(self, value: Any, attr: Any, data: Any, **options: Any) -> dict[Any, Any]:
         if not isinstance(value, collections.abc.Mapping):
             raise ValidationError(f"must be a mapping, not {kind_of(value)}")
+        _check_length(value)
         parent: Any = super()  # has no types
         try:
             loaded: dict[Any, Any] = parent._deserialize(value, attr, data, **options)

@@ -8,12 +8,20 @@ from typing import Any, Callable
 import pytest
 
 from templates.common.errors import WireError
+from templates.common.message_fields import LONGEST_TEXT
 from templates.job.records import RUNNING, TERMINATED, WAITING, ContainerState, End
-from templates.job.status import ENDED, STARTED, ContainerStatus, JobStatus, Version
+from templates.job.status import (
+    ENDED,
+    STARTED,
+    ContainerStatus,
+    JobStatus,
+    Version,
+)
 from templates.nats import codec
 from templates.protocol import publications
-from templates.protocol.publications import Resources, StatusUpdate
+from templates.protocol.publications import Resources, StatusUpdate, dump_status
 from templates.site.build_config import BuildConfig, Images
+from templates.site.schema import to_json
 from tests.support.mutations import mutants
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -158,12 +166,88 @@ def test_what_was_left_out_is_said_by_the_reader_alone() -> None:
     assert "left_out" not in publications.write_resources(Resources("p", {}))
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        ("native",), ("node",), ("reason",), ("message",), ("origin",),
+        ("containers", 0, "image"), ("containers", 0, "reason"), ("containers", 0, "message"),
+        ("containers", 0, "end", "reason"), ("containers", 0, "end", "message"),
+        ("containers", 0, "last_end", "reason"), ("containers", 0, "last_end", "message"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_long_text_of_a_status_is_cut(place: tuple[Any, ...]) -> None:
+    def with_text(length: int) -> str:
+        raw = json.loads(dump_status(ENDED_ONE))
+        raw["containers"][0].setdefault("last_end", {})
+        holder = raw
+        for key in place[:-1]:
+            holder = holder[key]
+        holder[place[-1]] = "x" * length
+        message = {**published(), "states": [raw]}
+        read = publications.read_status_update(message, "p")
+        (written,) = map(json.loads, map(dump_status, read.states))
+        for key in place:
+            written = written[key]
+        return str(written)
+
+    assert with_text(LONGEST_TEXT) == "x" * LONGEST_TEXT
+    assert with_text(500_000) == "x" * LONGEST_TEXT
+
+
 def test_a_build_configuration() -> None:
     build = BuildConfig(images=Images(cache="/cache"))
     message = json.loads(json.dumps(publications.write_config("p", build)))
     read = publications.read_config(message, "p")
     assert (read.pool, read.build) == ("p", build)
     assert read.digest == message["digest"]
+
+
+def collections_of(raw: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    """Where a build configuration has a list, or a mapping of names that a site chooses."""
+    found = []
+    for key, value in raw.items():
+        is_section = isinstance(value, dict) and value
+        if isinstance(value, list) or value == {} or (*path, key) == ("environment", "set"):
+            found.append((*path, key))
+        elif is_section:
+            found += collections_of(value, (*path, key))
+    return found
+
+
+@pytest.mark.parametrize("place", collections_of(to_json(BuildConfig())), ids=".".join)
+@pytest.mark.parametrize("entries", [[{"path": "/a"}], {"a": {"path": "/a"}}], ids=["list", "map"])
+def test_no_part_of_a_build_configuration_has_entries_without_end(
+    place: tuple[str, ...], entries: Any
+) -> None:
+    """None of so many is looked at."""
+    count = 50_000
+    many = entries * count if isinstance(entries, list) else dict.fromkeys(map(str, range(count)))
+    build: Any = many
+    for key in reversed(place):
+        build = {key: build}
+    said = complaint(
+        lambda m: publications.read_config(m, "p"), {"v": 1, "digest": "0a", "build": build}
+    )
+    assert "must have at most 2000 entries, not 50000" in said or "must be a" in said
+
+
+@pytest.mark.parametrize(
+    ("build", "most"),
+    [
+        ({"script": {"header": "x" * 500_000}}, 256 * 1024),
+        ({"volumes": {"scratch": "/" * 500_000}}, 64 * 1024),
+        ({"environment": {"set": {"A": "x" * 500_000}}}, 64 * 1024),
+        ({"environment": {"set": {"A" * 500_000: "x"}}}, 64 * 1024),
+        ({"rules": {"annotations": ["*" * 500_000]}}, 64 * 1024),
+        ({"defaults": {"cpu": "1" * 500_000}}, 64 * 1024),
+    ],
+)
+def test_no_text_of_a_build_configuration_is_endless(build: dict[str, Any], most: int) -> None:
+    said = complaint(
+        lambda m: publications.read_config(m, "p"), {"v": 1, "digest": "0a", "build": build}
+    )
+    assert f"must have at most {most} characters, not 500000" in said
 
 
 def test_the_digest_is_that_of_the_content() -> None:
@@ -194,6 +278,10 @@ def test_the_digest_is_that_of_the_content() -> None:
         ({"version": [10**30, 2, 3]}, "status.version: must be three whole numbers"),
         ({"native": {}}, "status.native"),
         ({"node": []}, "status.node"),
+        ({"namespace": ".."}, "status.namespace: must be the name of a namespace"),
+        ({"namespace": "a/b"}, "status.namespace"),
+        ({"pod": ".."}, "status.pod: must be the name of a pod"),
+        ({"pod": "x" * 254}, "status.pod"),
         ({"started_ms": -1}, "status.started_ms"),
         ({"finished_ms": "x"}, "status.finished_ms"),
         ({"exit_code": 2**31}, "status.exit_code"),
