@@ -103,7 +103,8 @@ class Settings:
     lost_after_s: Count = 120
     """How long a site must say that it has no such job before its pod fails."""
     state_directory: PathOrEmpty = ""
-    """Where deletions are kept until their sites have confirmed them; empty: in memory only."""
+    """Where deletions are kept until their sites have confirmed them, and which pool each pod was
+    sent to; empty: in memory only."""
     redis: Redis = field(default_factory=Redis)
     """A store that makes a restarted plugin quicker; nothing is wrong without it."""
     orphans: OrphanSettings = field(default_factory=OrphanSettings)

@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 ENDED_PHASES = ("Succeeded", "Failed")
 MESSAGE = "written by the plugin: interLink's virtual kubelet had not written down that it ended"
 Json = Mapping[str, Any]
+_Job = tuple[str, str]  # pool and uid
 
 
 class TerminalStatusWriter:
@@ -50,8 +51,8 @@ class TerminalStatusWriter:
         self._table = table
         self._deletions = deletions
         self._origin = origin
-        self._since: dict[str, float] = {}  # uid -> when it was first known to have ended
-        self._written: set[str] = set()
+        self._since: dict[_Job, float] = {}  # when it was first known to have ended
+        self._written: set[_Job] = set()
         pause_s = max(after_s / 4, 0.5)
         self.poller = Poller("ends", self.look, lambda: pause_s, ANSWERS_AGAIN)
         self._on_written = on_written
@@ -62,25 +63,25 @@ class TerminalStatusWriter:
         if not due:
             return
         unended = self._api.list_unended_pod_uids()
-        self._written.update(due.keys() - unended)
-        for uid, (pool, job) in due.items():
+        self._written.update(key for key in due if key[1] not in unended)
+        for (pool, uid), job in due.items():
             if uid in unended and not self.poller.is_stopping:
                 self._write(pool, job)
 
-    def _due(self) -> dict[str, tuple[str, JobStatus]]:
-        """Return jobs that ended long enough ago and may not have ended in Kubernetes, by uid."""
+    def _due(self) -> dict[_Job, JobStatus]:
+        """Return jobs that ended long enough ago and may not have ended in Kubernetes."""
         origin, now = self._origin(), time.monotonic()
         ended = {
-            job.uid: (pool, job)
+            (pool, job.uid): job
             for pool, job in (self._table.of_origin(origin) if origin else ())
             if job.phase == ENDED and not job.deleting and not self._deletions.is_deleted(job.uid)
         }
         self._written &= ended.keys()
-        self._since = {uid: self._since.get(uid, now) for uid in ended}
+        self._since = {key: self._since.get(key, now) for key in ended}
         return {
-            uid: found
-            for uid, found in ended.items()
-            if uid not in self._written and now - self._since[uid] >= self._after_s
+            key: job
+            for key, job in ended.items()
+            if key not in self._written and now - self._since[key] >= self._after_s
         }
 
     def _write(self, pool: str, job: JobStatus) -> None:
@@ -89,6 +90,8 @@ class TerminalStatusWriter:
             requested = read_pod(pod or {})
         except Malformed:
             return  # it does not exist any more
+        if pool != (requested.pool or self._table.home(job.uid) or pool):
+            return  # of another pool's pod it may say what it likes
         phase = (pod or {}).get("status", {}).get("phase")
         if requested.uid != job.uid or requested.deleting or phase in ENDED_PHASES:
             return  # another pod of that name, or it has ended by now
@@ -100,7 +103,7 @@ class TerminalStatusWriter:
         message = "%s: pod %s/%s has ended as %s, %s"
         arguments = (job.job, job.namespace, job.pod, status["phase"], MESSAGE)
         logger.warning(message, *arguments, extra={"job": job.job})
-        self._written.add(job.uid)
+        self._written.add((pool, job.uid))
         self._on_written(pool)
 
 

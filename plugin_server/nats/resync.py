@@ -13,7 +13,7 @@ import time
 from typing import Callable, NamedTuple
 
 from plugin_server.nats.gateway import Gateway
-from plugin_server.state.job_table import JobTable
+from plugin_server.state.job_table import MAX_JOBS, JobTable
 from plugin_server.state.pools import Pools
 from templates.common.errors import PodRejected, WireError
 from templates.common.names import uid_of
@@ -30,7 +30,8 @@ MARGIN_S = 10.0  # jobs received so shortly before a snapshot need not be in it
 MISCOUNTS = 3  # heartbeats in a row with another number of jobs
 MISCOUNT_PAUSE_S = 60.0  # between two snapshots for that reason alone
 FORGET_S = 3600.0  # a submitter that has not published for so long
-PAGES = 100_000  # of one snapshot; a malicious site must not keep us busy for ever
+SNAPSHOT_S = 120.0  # a snapshot that takes longer is given up
+MOST_PUBLISHERS = 64  # submitters of a pool, and former ones
 
 
 class Publisher(NamedTuple):
@@ -97,7 +98,7 @@ class Resync:
         last = sync.publishers.get(published.instance)
         if len(sync.publishers) > 8:
             fresh = {k: v for k, v in sync.publishers.items() if now - v.heard < FORGET_S}
-            sync.publishers = dict(list(fresh.items())[-1000:])
+            sync.publishers = dict(list(fresh.items())[-MOST_PUBLISHERS:])
         sync.publishers[published.instance] = Publisher(published.number, now)
         if last is None:
             return True
@@ -125,9 +126,10 @@ class Resync:
             sync.is_running = True
             sync.requested.clear()
             try:
-                await self._fetch_snapshot(name)
-            except (LinkError, WireError, PodRejected) as error:
-                logger.info("pool %s: its states could not be fetched: %s", name, error)
+                await asyncio.wait_for(self._fetch_snapshot(name), SNAPSHOT_S)
+            except (LinkError, WireError, PodRejected, asyncio.TimeoutError) as error:
+                reason = str(error) or f"not all came within {SNAPSHOT_S:g} s"
+                logger.info("pool %s: its states could not be fetched: %s", name, reason)
                 sync.is_running = False
                 sync.requested.set()
                 await asyncio.sleep(RETRY_S)
@@ -140,15 +142,18 @@ class Resync:
         began = self._clock()
         found: set[str] = set()
         cursor = ""
-        for _ in range(PAGES):
+        while True:
             page = await self._gateway.query(pool, Query(None, cursor), PAGE_TIMEOUT_S)
             if isinstance(page, Refusal):
                 raise WireError(f"pool {pool}", f"refused a query: {page.message}")
+            before = len(found)
             for status in page.states:
                 self._table.put(pool, status)
                 found.add(status.uid)
             if not page.cursor or page.cursor == cursor:
                 break
+            if len(found) == before or len(found) > MAX_JOBS:
+                raise WireError(f"pool {pool}", f"its pages do not end ({len(found)} jobs)")
             cursor = page.cursor
             await asyncio.sleep(0)
         stale = self._table.keep_only(pool, found, began - MARGIN_S)

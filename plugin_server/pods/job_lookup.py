@@ -99,17 +99,22 @@ class JobLookup:
 
     async def _query(self, pool: str, jobs: tuple[str, ...]) -> set[str]:
         """Return the jobs that the site does not have."""
-        missing = set(jobs)
+        missing, left = set(jobs), set(jobs)
         cursor = ""
         while True:
             page = await self._gateway.query(pool, Query(jobs, cursor), ANSWER_S)
             if isinstance(page, Refusal):
                 raise _QueryRefused(page.message)
+            told = left.intersection([*[status.job for status in page.states], *page.gone])
+            left -= told
             for status in page.states:
-                self._table.put(pool, status)
-                missing.discard(status.job)
+                if status.job in told:
+                    self._table.put(pool, status)
+                    missing.discard(status.job)
             if not page.cursor or page.cursor == cursor:
                 return missing
+            if not told:
+                raise WireError(f"pool {pool}", "answered a query with other jobs than asked for")
             cursor = page.cursor
 
     def _note(self, queried: list[str], missing: set[str]) -> None:

@@ -52,14 +52,14 @@ class Logs:
         It ends when ``is_read`` returns False. Raises ``Refused`` before anything is sent.
         """
         options = read_log_options(body, int(time.time() * 1000))
-        pool = self._table.pool_of(options.uid) or self._search(options)
+        pool = self._table.home(options.uid) or self._search(options)
         if not pool:
             alive = ", ".join(self._pools.alive()) or "none"
-            raise Refused(404, f"no job of pod {options.uid} is known (pools alive: {alive})")
+            raise Refused(404, f"no pool is known to have pod {options.uid} (alive: {alive})")
         return _limit(self._read(pool, options, is_read), options.limit)
 
     def _search(self, options: LogOptions) -> str:
-        """Search the pool of a job that was not published; empty if no site has it.
+        """Return the only pool that has a job, of which it is not known where it was sent.
 
         It may take as long as a log, and counts as one that is being read.
         """
@@ -75,9 +75,8 @@ class Logs:
         while True:
             alive = self._pools.alive()
             replies = [self._lookup.look_up(pool, [options.job]) for pool in alive]
-            pool = self._table.pool_of(options.uid)
-            if pool or (replies and all(replies)) or time.monotonic() > end:
-                return pool
+            if (replies and all(replies)) or time.monotonic() > end:
+                return self._table.pool_of(options.uid)
             time.sleep(SEARCH_PAUSE_S)
 
     def _read(

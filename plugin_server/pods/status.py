@@ -76,6 +76,9 @@ class StatusRequests:
         if not raw:
             return _Cached([], ping.answer(self._pools))
         pods = [requests.read_pod(pod, f"pod {number}") for number, pod in enumerate(raw)]
+        for pod in pods:
+            if pod.mains:
+                self._table.remember_pool(pod.uid, pod.pool)
         unanswered = self._look_up(pods)
         found = [(p, self._table.find(p.uid, p.pool)) for p in pods if p.uid not in unanswered]
         known, elements = [], []
@@ -127,8 +130,6 @@ class StatusRequests:
         if entry is None:
             lost = self._unknown.status(pod)
             return _dump(lost) if lost is not None else b""
-        if pod.pool:
-            self._table.remember_pool(pod.uid, pod.pool)
         return _dump(pod_status(pod, entry.status))
 
 

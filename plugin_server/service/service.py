@@ -23,6 +23,7 @@ from plugin_server.pods.logs import Logs
 from plugin_server.pods.missing_jobs import UnknownPods, UnknownSettings
 from plugin_server.pods.status import StatusRequests
 from plugin_server.state.delete_records import DeleteRecordFiles, DeleteRecordStore
+from plugin_server.state.homes import Homes
 from plugin_server.state.job_table import JobTable
 from plugin_server.state.pending_deletes import Deletions
 from plugin_server.state.pools import Pools
@@ -57,7 +58,7 @@ class Service:
         self.is_stopping: Callable[[], bool] = lambda: False
         self.bridge = Bridge()
         self.pools = Pools(settings.pool_timeout_s)
-        self.table = JobTable(settings.default_pool)
+        self.table = JobTable(settings.default_pool, homes=Homes(settings.state_directory))
         self.gateway = Gateway(
             link_settings(settings.nats, "interlink-plugin"),
             settings.nats.root,

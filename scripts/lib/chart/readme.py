@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from templates.nats.subjects import TABLE
+from templates.nats.subjects import TABLE, SubjectRow
 
 CHART = Path(__file__).resolve().parents[3] / "chart"
 HEAD = """\
@@ -92,8 +92,9 @@ def _shown(default: Any) -> str:
 
 
 def subjects() -> str:
-    """Return the table of NATS subjects, a row in each line."""
-    rows = ",\n".join(json.dumps(row._asdict()) for row in TABLE)
+    """Return the table of NATS subjects, a row in each line, without what only programs need."""
+    kept = [field for field in SubjectRow._fields if not field.startswith("largest")]
+    rows = ",\n".join(json.dumps({key: getattr(row, key) for key in kept}) for row in TABLE)
     return f"[\n{rows}\n]\n"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,14 @@ from templates.protocol import messages
 from templates.protocol.messages import LogRequest, Refusal
 from tests.support.nats_server import NatsServer
 from tests.unit.plugin_server.conftest import Plugin, until
-from tests.unit.plugin_server.pod_builders import containers, job_of, log_request, pod, status
+from tests.unit.plugin_server.pod_builders import (
+    containers,
+    create_request,
+    job_of,
+    log_request,
+    pod,
+    status,
+)
 from tests.unit.plugin_server.site import Site
 
 MakePlugin = Callable[..., Plugin]
@@ -34,6 +42,7 @@ def running(plugin: Plugin, site: Site, log: bytes = b"") -> dict[str, Any]:
     site.say(status(raw))
     site.logs[job_of(raw), "main"] = log
     until(lambda: plugin.service.table.find(raw["metadata"]["uid"]))
+    plugin.status(raw)
     return raw
 
 
@@ -166,7 +175,42 @@ def test_a_pod_that_no_pool_has_is_refused(plugin: Plugin) -> None:
     answer = plugin.client.get("/getLogs", data=log_request(raw))
     assert answer.status_code == 404
     uid = raw["metadata"]["uid"]
-    assert answer.text == f"no job of pod {uid} is known (pools alive: slurm-a)\n"
+    assert answer.text == f"no pool is known to have pod {uid} (alive: slurm-a)\n"
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_another_pool_does_not_answer_for_a_pod_after_a_restart(
+    make_plugin: MakePlugin, site: Site, nats: NatsServer, tmp_path: Path, is_away: bool
+) -> None:
+    raw = pod(pool=site.pool)
+    plugin = make_plugin(state_directory=tmp_path / "state")
+    assert plugin.create(create_request(raw)).status_code == 200
+    site.logs[job_of(raw), "main"] = b"true\n"
+    site.mute = {"query", "logs"} if is_away else set()
+    with Site(nats.url, "liar") as liar:
+        liar.say(status(raw, "ended"))
+        liar.logs[job_of(raw), "main"] = b"FAKE LOG\n"
+        again = make_plugin(state_directory=tmp_path / "state")
+        until(lambda: again.service.table.count("liar"))
+        content = read(again, raw)
+    assert b"FAKE" not in content
+    assert is_away or content == b"true\n"
+    assert liar.log_requests == []
+
+
+def test_a_pod_that_several_pools_claim_has_no_log_until_it_names_its_own(
+    plugin: Plugin, site: Site, nats: NatsServer
+) -> None:
+    raw = pod(pool=site.pool)
+    site.say(status(raw))
+    site.logs[job_of(raw), "main"] = b"true\n"
+    with Site(nats.url, "liar") as liar:
+        liar.say(status(raw))
+        for pool in (site.pool, "liar"):
+            until(lambda: plugin.service.table.count(pool))  # noqa: B023 (called at once)
+        assert plugin.client.get("/getLogs", data=log_request(raw)).status_code == 404
+        plugin.status(raw)
+        assert read(plugin, raw) == b"true\n"
 
 
 def test_too_many_readers_are_told_so(make_plugin: MakePlugin, site: Site) -> None:

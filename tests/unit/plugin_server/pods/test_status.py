@@ -14,7 +14,8 @@ from plugin_server.pods import job_lookup
 from plugin_server.pods import status as statuses
 from templates.job.records import RUNNING, TERMINATED, ContainerState, End
 from templates.job.status import Version
-from templates.protocol.messages import Refusal
+from templates.nats.connection import Request
+from templates.protocol.messages import Refusal, read_query
 from tests.support.nats_server import NatsServer
 from tests.unit.plugin_server.conftest import Plugin, until
 from tests.unit.plugin_server.pod_builders import containers, create_request, job_of, pod, status
@@ -123,6 +124,47 @@ def test_another_pool_cannot_speak_of_a_pod(plugin: Plugin, site: Site, nats: Na
         liar.say(status(raw, "ended", containers=_failed(raw)))
         until(lambda: plugin.service.table.count("liar") == 1)
         assert "waiting" in plugin.status(raw)[0]["containers"][0]["state"]
+
+
+class Endless(Site):
+    """A site whose answers to queries have jobs that nobody asked for, and always one more page."""
+
+    invented = 100
+
+    async def _query(self, request: Request) -> None:
+        self.queries.append(read_query(await request.message(self.pool)))
+        states = tuple(status(pod()) for _ in range(self.invented))
+        cursor = str(len(self.queries))
+        await request.answer_raw(self.pool, self._page(states, (), cursor))
+
+
+@pytest.mark.parametrize("invented", [0, 1, 100])
+def test_pages_that_never_end_are_given_up(
+    make_plugin: MakePlugin,
+    nats: NatsServer,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    invented: int,
+) -> None:
+    monkeypatch.setattr(resync, "MAX_JOBS", 500)
+    monkeypatch.setattr(resync, "RETRY_S", 600)
+    caplog.set_level("INFO")
+    monkeypatch.setattr(Endless, "invented", invented)
+    with Endless(nats.url, "endless") as site:
+        plugin = make_plugin()
+        until(lambda: "its pages do not end" in caplog.text, 60)
+        assert len(site.queries) <= 502
+        assert plugin.service.table.count("endless") <= 600
+
+
+def test_a_query_for_some_pods_is_over_when_the_site_answers_with_others(
+    plugin: Plugin, nats: NatsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resync.Resync, "apply", lambda *_: None)  # no query but the one below
+    with Endless(nats.url, "endless") as site:
+        assert plugin.status(pod(pool="endless")) == []
+        assert len(site.queries) == 1
+        assert plugin.service.table.count("endless") == 0
 
 
 def _failed(raw: dict[str, Any]) -> Any:
