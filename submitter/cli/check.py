@@ -15,8 +15,9 @@ from typing import Callable
 from submitter.cli import check_files, check_nats, check_programs, config_file
 from submitter.cli.report import Report
 from submitter.common.nats_request import ask_through
-from submitter.config.settings import Settings
+from submitter.config.settings import Pool, Settings
 from templates.common.errors import ConfigError
+from templates.site.build_config import ON_THE_NODE
 
 
 async def run(path: Path, write: Callable[[str], object]) -> int:
@@ -37,11 +38,20 @@ async def _check_all(path: Path, settings: Settings, report: Report) -> None:
     report.ok("user", f"{_user_name()} (has to be the one that the service runs as)")
     check_files.check_configuration(path, settings, report)
     await check_nats.check(settings, report)
+    for pool in settings.pools:
+        _note_annotations(pool, report)
     loop = asyncio.get_running_loop()
     async with check_nats.open_link(settings) as link:
         for pool in settings.pools:
             await loop.run_in_executor(None, check_files.check_directory, pool, report)
             await loop.run_in_executor(None, check_programs.check, pool, report, ask_through(link))
+
+
+def _note_annotations(pool: Pool, report: Report) -> None:
+    on = [name for name in ON_THE_NODE if not pool.build.rules.refusal(name)]
+    if on:
+        message = f"pods may act on the node as this user, outside of containers: {', '.join(on)}"
+        report.note(f"pool {pool.name}: rules.annotations", message)
 
 
 def _user_name() -> str:

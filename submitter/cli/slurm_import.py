@@ -19,6 +19,7 @@ from templates.common.errors import ConfigError
 from templates.settings.files import parse_yaml, reading_file
 from templates.site import file as build_config_file
 from templates.site import legacy as legacy_config
+from templates.site.build_config import ON_THE_NODE
 
 PROGRAMS = {
     "SbatchPath": "sbatch",
@@ -166,6 +167,7 @@ def _convert_build_key(draft: _Draft, key: str, value: Any, values: Mapping[str,
         draft.report(key, f"refused: {error.reason}")
         return
     names = []
+    found.pop("rules", None)  # of every old file, and said at the end
     for section, below in found.items():
         for part, new in below.items():
             if part == "name" and key not in ("SingularityPath", "ContainerRuntime"):
@@ -181,6 +183,18 @@ def _finish(draft: _Draft, values: Mapping[str, Any]) -> None:
         draft.report(
             "SingularityDefaultOptions", "was not given: --nv now follows from the pod's GPUs"
         )
+    draft.build["rules"] = {"annotations": ["*", *ON_THE_NODE]}
+    draft.report(
+        "pools[0].build.rules.annotations",
+        f"turns on what users of the Slurm plugin have: {', '.join(ON_THE_NODE)}. They act on the"
+        " node as the submitter's user, outside of any container: take out what nobody uses",
+    )
+    draft.pool["policy"] = {"images": ["*", "/*"], "host_paths": ["/"], "runtime_options": ["*"]}
+    draft.report(
+        "pools[0].policy",
+        "allows as image, to singularity-mounts and to singularity-options what the Slurm plugin"
+        " did: every path and option of the node; write what your users need instead",
+    )
     if "directory" not in draft.pool:
         draft.pool["directory"] = EXAMPLE.pools[0].directory
         if "DataRootFolder" not in values:

@@ -33,19 +33,43 @@ class Policy:
     namespaces: tuple[Word, ...] = ("*",)
     """Namespaces whose pods may run here, as shell patterns."""
     images: tuple[Word, ...] = ("*",)
-    """Images that may run here, as shell patterns (registry.example.org/*)."""
+    """Images that may run here, as shell patterns of their full names (registry.example.org/*).
+
+    Docker Hub's may be named in short, library/* or python:*. A file or directory of the site is an
+    image only below a place of build.images or host_paths, or if an item besides * names it
+    (/cvmfs/*): a container sees all that it holds.
+    """
     runtimes: tuple[Word, ...] = ("*",)
     """Runtimes that scripts may have been built for."""
     annotations: tuple[Word, ...] = ("*",)
-    """Job annotations that may be used, by their name after the slash, as shell patterns."""
+    """Job annotations that may be used, of those that build.rules allows: patterns of names."""
     forbidden_annotations: tuple[Word, ...] = ()
     """These are refused, whatever ``annotations`` says."""
     forbidden_flags: tuple[Word, ...] = ()
     """Flags of the batch system that a pod's flags annotation must not contain."""
     host_paths: Optional[tuple[Path, ...]] = None
-    """hostPath volumes must be one of these or below one; by default those that ``build`` has."""
+    """Mounted paths must be one of these or below one; by default those that ``build`` has.
+
+    That goes for hostPath volumes, singularity-mounts, and --bind, --volume and --mount in
+    singularity-options.
+    """
     privileged: bool = False
-    """Whether privileged containers and added capabilities may run here."""
+    """Whether privileged containers, added capabilities and all options may be had."""
+    runtime_options: tuple[Word, ...] = (
+        "--cleanenv",
+        "--contain",
+        "--containall",
+        "--env=*=*",
+        "--nv",
+        "--pwd=*",
+        "--rocm",
+        "--shm-size=*",
+        "--ulimit=*",
+    )
+    """What singularity-options may hold, as shell patterns; other options need ``privileged``.
+
+    --env=*=* stands for an option with a value, --nv for one without.
+    """
     cpu: Optional[Annotated[str, Kind.CPU]] = None
     """The most cores of one pod."""
     memory: Optional[Annotated[str, Kind.BYTES]] = None

@@ -112,7 +112,7 @@ class Agent:
             return _refusal(entry)
         if self._context.table.get(entry.name) is None:  # a known job is not checked again
             try:
-                policy.check(entry, self._context.pool.policy)
+                policy.check(entry, self._context.pool)
                 self._context.backend.check(entry)
             except Forbidden as error:
                 return _refusal(error)

@@ -49,11 +49,17 @@ class Job(NamedTuple):
     grace_period_s: int
     """Between TERM and KILL when the pod is deleted."""
     host_paths: tuple[str, ...]
-    """The site's own files that it mounts, as the pod names them."""
+    """The site's own files that hostPath volumes and annotations mount, as the pod names them."""
     privileged: bool
     """A container requests rights that a site has to grant."""
     origin: str = ""
     """The cluster that the pod belongs to; empty if unknown."""
+    images: tuple[str, ...] = ()
+    """What the runtime gets as each container's image; older plugins do not say."""
+    used_annotations: tuple[str, ...] = ()
+    """Names after the slash of the annotations that the script was made with."""
+    options: tuple[str, ...] = ()
+    """Words that the pod adds to the runtime's options."""
 
 
 def split_script(script: str) -> tuple[str, str]:

@@ -18,10 +18,10 @@ from templates.job.model import MANIFESTS, File
 from templates.pod.model import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe, Security
 from templates.resolve.annotations import JobAnnotations
 from templates.resolve.credentials import pull_secret
-from templates.resolve.images import full_name
+from templates.resolve.images import in_full
 from templates.resolve.resources import totals
 from templates.resolve.volumes import VolumeSource, resolve_volumes
-from templates.site.build_config import BuildConfig
+from templates.site.build_config import KUBERNETES, BuildConfig
 
 SCRIPT = (
     "#!/bin/bash\n# The pod runs in the site's Kubernetes cluster, not by this script.\nexit 1\n"
@@ -163,7 +163,7 @@ def _container(
     field = f"pod.spec containers[{container.name}]"
     made: Json = {
         "name": container.name,
-        "image": _image(container, config, field),
+        "image": in_full(container.image, KUBERNETES, config.images, "", f"{field}.image"),
         "imagePullPolicy": container.pull_policy,
         "terminationMessagePath": container.message_path,
     }
@@ -191,13 +191,6 @@ def _container(
 def _literal(text: str) -> str:
     """Escape what the kubelet would expand once more: ``$(NAME)``."""
     return text.replace("$", "$$") if "$(" in text or "$$" in text else text
-
-
-def _image(container: Container, config: BuildConfig, field: str) -> str:
-    image = container.image.replace("docker://", "", 1)
-    if image.startswith("/") or ":/" in image:
-        raise PodRejected(f"{field}.image", f"a cluster cannot start images of the form {image}")
-    return full_name(f"{config.images.prefix}{image}")
 
 
 def _variables(

@@ -7,8 +7,7 @@ here; all others of these families are handed to the backend under their own nam
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from typing import NamedTuple, Optional
 
 from templates.common import constants
@@ -16,6 +15,7 @@ from templates.common.errors import PodRejected
 from templates.site.build_config import Rules
 
 TUNNEL_COMMANDS = "interlink.eu/wstunnel-client-commands"  # bash that starts interLink's tunnel
+_TUNNEL_NAME = TUNNEL_COMMANDS.partition("/")[2]
 POD_IP = "interlink.eu/pod-ip"  # the pod's address in interLink's VPN or mesh
 
 # In rising priority: of two annotations of the same name, the one of the later family counts.
@@ -64,6 +64,7 @@ class JobAnnotations(NamedTuple):
     mpi_flags: Optional[tuple[str, ...]] = None  # words for mpirun; None: no MPI
     tunnel_commands: str = ""  # bash run in the background of the containers
     pod_ip: str = ""
+    used: tuple[str, ...] = ()  # names after the slash of those that the values above are of
     backend: Mapping[str, str] = {}  # name after the slash, "condor/" before HTCondor's -> value
 
 
@@ -82,9 +83,11 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
     if TUNNEL_COMMANDS in annotations:
         _check_allowed(TUNNEL_COMMANDS, tunnel, rules)
     pod_ip = _check_text(POD_IP, annotations.get(POD_IP, ""))
+    used: tuple[str, ...] = (_TUNNEL_NAME,) if TUNNEL_COMMANDS in annotations else ()
     if _HANDLED_HERE.isdisjoint(found):
         backend = {name: one.value for name, one in found.items()}
-        return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, backend=backend)
+        return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, used=used, backend=backend)
+    used += tuple([name for name in found if name in _HANDLED_HERE])
     none = _Annotation("", "")
     mpi_flags = found.pop("mpi-flags", None)
     return JobAnnotations(
@@ -96,6 +99,7 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
         mpi_flags=None if mpi_flags is None else _split_words(mpi_flags),
         tunnel_commands=tunnel,
         pod_ip=pod_ip,
+        used=used,
         backend={name: one.value for name, one in found.items()},
     )
 
@@ -119,10 +123,9 @@ def _read_families(annotations: Mapping[str, str], rules: Rules) -> dict[str, _A
 
 
 def _check_allowed(annotation: str, value: str, rules: Rules) -> None:
-    name = annotation.partition("/")[2]
-    allowed, forbidden = rules.annotations, rules.forbidden_annotations
-    if not _matches(name, allowed) or (forbidden and _matches(name, forbidden)):
-        raise _refusal(annotation, "this site does not allow it")
+    refusal = rules.refusal(annotation.partition("/")[2])
+    if refusal:
+        raise _refusal(annotation, refusal)
     _check_text(annotation, value)
 
 
@@ -131,10 +134,6 @@ def _check_text(annotation: str, value: str) -> str:
     if "\0" in value:
         raise _refusal(annotation, "holds a NUL character")
     return value
-
-
-def _matches(name: str, patterns: Collection[str]) -> bool:
-    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _refusal(annotation: str, reason: str) -> PodRejected:

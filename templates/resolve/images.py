@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
 from templates.common.errors import PodRejected
-from templates.site.build_config import Images
+from templates.site.build_config import KUBERNETES, Images
 
 _SCHEMES = {
     "docker://": ("apptainer", "singularity", "podman"),
@@ -21,6 +22,7 @@ _SCHEMES = {
     "oci-archive:": ("apptainer", "singularity", "podman"),
     "oci:": ("apptainer", "singularity", "podman"),
 }
+_ARCHIVES = ("docker-archive:", "oci-archive:", "oci:")  # what follows is a path
 _SCHEME = re.compile(r"[a-z][a-z0-9+-]*:(?://|/|\.)|(?:oci|oci-archive|docker-archive):")
 _DOCKER_HUB = "docker.io"
 _UNPACKED_DOCKER_HUB = "registry.hub.docker.com"  # what unpacked-image trees call it
@@ -39,6 +41,8 @@ class Image(NamedTuple):
 def find(image: str, runtime: str, config: Images, root: str, field: str) -> Image:
     """Find the site's source of an image; ``root`` is the pod's image-root annotation."""
     reference = _with_prefix(image, config, root)
+    if ".." in reference.split("/"):  # would leave the root, the directory or the unpacked tree
+        raise PodRejected(field, f"an image must not be named by '..': {reference}")
     if reference.startswith("/"):
         return Image(reference, places=(reference,))
     scheme = _SCHEME.match(reference)
@@ -50,6 +54,18 @@ def find(image: str, runtime: str, config: Images, root: str, field: str) -> Ima
     if known == "docker://":
         return _from_registry(image, reference[len(known) :], runtime, config)
     return Image(reference, file=_cache_name(reference))
+
+
+def in_full(image: str, runtime: str, config: Images, root: str, field: str) -> str:
+    """Return the image that a runtime or cluster gets for a pod's; without any, the pod's word."""
+    if runtime == "host":
+        return image
+    if runtime != KUBERNETES:
+        return find(image, runtime, config, root, field).reference
+    image = image.replace("docker://", "", 1)
+    if image.startswith("/") or ":/" in image:
+        raise PodRejected(field, f"a cluster cannot start images of the form {image}")
+    return full_name(f"{config.prefix}{image}")
 
 
 def _with_prefix(image: str, config: Images, root: str) -> str:
@@ -78,6 +94,29 @@ def full_name(name: str) -> str:
         path, colon, _ = tag.rpartition(":")
         rest = f"{path if colon and '/' not in tag[len(path) :] else tag}@{digest}"
     return f"{first}/{rest}"
+
+
+def spellings(image: str) -> Iterator[str]:
+    """Yield what ``in_full`` returned, and every shorter way to name just that image."""
+    yield image
+    name = image.replace("docker://", "", 1)
+    if not name or name.startswith("/") or _SCHEME.match(name):
+        return
+    full = full_name(name)
+    for start in ("", f"{_DOCKER_HUB}/", f"{_DOCKER_HUB}/library/"):
+        for spelling in (
+            full.removeprefix(start),
+            full.removeprefix(start).removesuffix(":latest"),
+        ):
+            if full_name(spelling) == full:
+                yield spelling
+
+
+def path_of(image: str) -> str:
+    """Return the path of an image that is a file or directory of the site; empty for others."""
+    if image.startswith("/"):
+        return image
+    return next((image[len(scheme) :] for scheme in _ARCHIVES if image.startswith(scheme)), "")
 
 
 def _short_name(full: str) -> str:

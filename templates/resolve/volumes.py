@@ -20,7 +20,7 @@ from templates.common.validation import flag_at, number_at, object_at, objects_a
 from templates.job.model import File
 from templates.pod.environment import reference_value
 from templates.pod.model import Content, Pod, Volume
-from templates.site.build_config import BuildConfig, Claim
+from templates.site.build_config import BuildConfig, Claim, HostPath
 
 _HOST_PATH_TYPES = (
     "",
@@ -55,6 +55,15 @@ def resolve_volumes(pod: Pod, config: BuildConfig) -> dict[str, VolumeSource]:
     """Return the source of every volume that some container mounts, by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
     return {v.name: _resolve(pod, v, config) for v in pod.volumes if v.name in used}
+
+
+def resolve_paths(paths: Iterable[str], config: BuildConfig) -> dict[str, VolumeSource]:
+    """Return the source of each path that an annotation mounts: a hostPath, if the site has it."""
+    found = {}
+    for path in paths:
+        nearest = _nearest_host_path(path, config)
+        found[path] = _host_source(path, "", nearest) if nearest else VolumeSource(quote(path))
+    return found
 
 
 def _resolve(pod: Pod, volume: Volume, config: BuildConfig) -> VolumeSource:
@@ -266,13 +275,21 @@ def _host_path(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> Vol
     kind = text_at(volume.source, "type", field)
     if kind not in _HOST_PATH_TYPES:
         raise PodRejected(f"{field}.type", f"not a type of hostPath: {kind}")
-    allowed = [entry for entry in config.volumes.host_paths if _is_below(path, entry.path)]
-    if not allowed:
+    nearest = _nearest_host_path(path, config)
+    if nearest is None:
         known = ", ".join(entry.path for entry in config.volumes.host_paths)
         raise PodRejected(
             f"{field}.path", f"{path} is not allowed at this site (allowed: {known or 'none'})"
         )
-    nearest = max(allowed, key=lambda entry: len(entry.path))
+    return _host_source(path, kind, nearest)
+
+
+def _nearest_host_path(path: str, config: BuildConfig) -> Optional[HostPath]:
+    allowed = [entry for entry in config.volumes.host_paths if _is_below(path, entry.path)]
+    return max(allowed, key=lambda entry: len(entry.path), default=None)
+
+
+def _host_source(path: str, kind: str, nearest: HostPath) -> VolumeSource:
     return VolumeSource(
         quote(path),
         read_only=nearest.read_only,

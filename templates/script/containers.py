@@ -210,11 +210,7 @@ def _gpu(container: Container, config: BuildConfig) -> str:
 
 def _binds(context: ScriptContext, container: Container, needs: set[str]) -> list[str]:
     """Return the mounts, parents before children whatever the order in the pod."""
-    lines = []
-    for bind in context.annotations.mounts:
-        needs.add("nested")
-        mode = "ro" if bind.read_only else "rw"
-        lines.append(f"bind {quote(bind.source)} {quote(bind.target)} {mode}")
+    lines = _binds_of_annotations(context, needs) if context.annotations.mounts else []
     mounts = container.mounts
     if len(mounts) > 1:
         mounts = tuple(sorted(mounts, key=_depth))
@@ -239,6 +235,18 @@ def _binds(context: ScriptContext, container: Container, needs: set[str]) -> lis
     text = "".join(lines)  # quotes add none of these characters to the paths
     if "," in text or ":" in text or "\\" in text:
         needs.add("odd_paths")
+    return lines
+
+
+def _binds_of_annotations(context: ScriptContext, needs: set[str]) -> list[str]:
+    needs.add("nested")
+    lines = []
+    for bind in context.annotations.mounts:
+        source = context.volumes[bind.source]
+        if source.check:
+            lines.append(source.check)
+        mode = "ro" if bind.read_only or source.read_only else "rw"
+        lines.append(f"bind {source.word} {quote(bind.target)} {mode}")
     return lines
 
 

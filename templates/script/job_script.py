@@ -14,7 +14,7 @@ from templates.common.quoting import quote, quote_all
 from templates.job.model import File
 from templates.pod.model import Pod
 from templates.resolve.annotations import JobAnnotations
-from templates.resolve.volumes import VolumeSource, resolve_volumes
+from templates.resolve.volumes import VolumeSource, resolve_paths, resolve_volumes
 from templates.script.containers import ScriptContext, ScriptParts, add_container
 from templates.script.functions import APPTAINER, render_functions, site_facts
 from templates.site.build_config import BuildConfig
@@ -40,6 +40,8 @@ def render(
 ) -> tuple[str, tuple[File, ...]]:
     """Return job.sh, and all files beside it."""
     volumes = resolve_volumes(pod, config)
+    if annotations.mounts:  # no volume has the name of a path
+        volumes.update(resolve_paths([mount.source for mount in annotations.mounts], config))
     files = [file for source in volumes.values() for file in source.files]
     if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
         files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]

@@ -172,7 +172,11 @@ def _docs(part: type[Any]) -> dict[str, str]:
     for one in filter(dataclasses.is_dataclass, reversed(part.__mro__)):
         definition: Any = ast.parse(inspect.getsource(one)).body[0]
         pairs: list[tuple[Any, Any]] = list(zip(definition.body, definition.body[1:]))
-        docs.update((f.target.id, text.value.value) for f, text in pairs if _is_doc(f, text))
+        docs.update(
+            (f.target.id, " ".join(text.value.value.split()))
+            for f, text in pairs
+            if _is_doc(f, text)
+        )
     return docs
 
 

@@ -7,8 +7,9 @@ it what it means. The loader and the sample (``file.py``) and docs/build-config.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Annotated, Optional
 
 from templates.settings.types import (
@@ -24,6 +25,17 @@ from templates.settings.types import (
 )
 
 RUNTIMES = ("apptainer", "singularity", "podman", "host")
+_BASH = "is bash that runs on the node, outside of any container"
+ON_THE_NODE: Mapping[str, str] = {
+    "pre-exec": _BASH,
+    "singularity-commands": _BASH,
+    "wstunnel-client-commands": _BASH,
+    "mpi-flags": "is words for mpiexec, which can run any program on the node",
+    "singularity-options": "is further options of the runtime, which can take it off its guard",
+    "singularity-mounts": "mounts paths of the node",
+}
+"""Annotations by which a pod does as the site's user what its containers could not, and how."""
+
 KUBERNETES = "kubernetes"  # no runtime of a script: the pod is made in the site's own cluster
 
 
@@ -235,9 +247,31 @@ class Rules:
     privileged: bool = False
     """Whether privileged containers and added capabilities are allowed."""
     annotations: tuple[Word, ...] = ("*",)
-    """Which job annotations count, by their name after the slash, as shell patterns."""
+    """Which job annotations count, by their name after the slash, as shell patterns.
+
+    Some act on the node as the site's user, outside of any container, and are off until they are
+    named here in full, for no pattern means them: pre-exec, singularity-commands and
+    wstunnel-client-commands (bash), mpi-flags (words for mpiexec, which runs any program),
+    singularity-options (options of the runtime), singularity-mounts (paths of the node). So
+    ["*", "pre-exec"] turns on pre-exec.
+    """
     forbidden_annotations: tuple[Word, ...] = ()
     """These are refused, whatever ``annotations`` says."""
+
+    def refusal(self, name: str) -> str:
+        """Return why an annotation is refused, by its name after the slash; empty if it is not."""
+        if name in ON_THE_NODE and name not in self.annotations:
+            return (
+                f"this site does not allow it: it {ON_THE_NODE[name]}, as the site's user;"
+                f" rules.annotations of the site's build config turns it on: {name}"
+            )
+        if not _matches(name, self.annotations) or _matches(name, self.forbidden_annotations):
+            return "this site does not allow it"
+        return ""
+
+
+def _matches(name: str, patterns: Collection[str]) -> bool:
+    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Callable
 
 from templates.common.errors import ConfigError
+from templates.site.build_config import ON_THE_NODE
 
 
 def _moved(key: str) -> str:
@@ -190,7 +191,10 @@ def translate(raw: Mapping[Any, Any], name: str) -> tuple[dict[Any, Any], dict[s
             except _Rejected as error:
                 raise ConfigError(f"{name}: {key}", str(error)) from None
     if origins:
-        _add_runtime(current, origins)
+        is_of_slurm = any("." not in old for old in origins.values())
+        _add_default(current, "runtime", "name", "singularity" if is_of_slurm else "apptainer")
+        if is_of_slurm:
+            _add_default(current, "rules", "annotations", ["*", *ON_THE_NODE])
     return current, origins
 
 
@@ -244,9 +248,8 @@ def _put(current: dict[Any, Any], origins: dict[str, str], old: str, values: Val
         origins[new] = old
 
 
-def _add_runtime(current: dict[Any, Any], origins: Mapping[str, str]) -> None:
-    """Name a runtime where none is named: the older systems always had one, never "host"."""
-    runtime = current.get("runtime") or {}
-    if isinstance(runtime, dict) and "name" not in runtime:
-        sections = all("." in old for old in origins.values())
-        current["runtime"] = {**runtime, "name": "apptainer" if sections else "singularity"}
+def _add_default(current: dict[Any, Any], section: str, key: str, value: Any) -> None:
+    """Set what the older systems always had: a runtime, never "host", and all annotations."""
+    below = current.get(section) or {}
+    if isinstance(below, dict) and key not in below:
+        current[section] = {**below, key: value}

@@ -5,7 +5,8 @@ Pure: the same pod and configuration give the same job, to the byte.
 
 from __future__ import annotations
 
-from typing import Optional
+from collections.abc import Mapping
+from typing import Any, Optional
 
 from templates.common.errors import PodRejected
 from templates.common.names import job_name
@@ -13,7 +14,8 @@ from templates.common.quantity import byte_count, cpu_milli
 from templates.job.model import Job
 from templates.manifests import objects as kubernetes_objects
 from templates.pod.model import Pod
-from templates.resolve.annotations import job_annotations
+from templates.resolve.annotations import JobAnnotations, job_annotations
+from templates.resolve.images import in_full
 from templates.resolve.resources import Totals, totals
 from templates.script import job_script
 from templates.script.containers import has_networks
@@ -48,9 +50,26 @@ def build(pod: Pod, config: BuildConfig) -> Job:
         annotations=annotations.backend,
         containers=tuple([(c.name, c.kind, c.image) for c in pod.containers]),
         grace_period_s=pod.grace_period_s,
-        host_paths=tuple([str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]),
+        host_paths=_host_paths(pod, annotations),
         privileged=bool(privileged),
+        images=_images(pod, config, annotations.image_root),
+        used_annotations=annotations.used,
+        options=annotations.options,
     )
+
+
+def _host_paths(pod: Pod, annotations: JobAnnotations) -> tuple[str, ...]:
+    volumes = [str(v.source.get("path")) for v in pod.volumes if v.kind == "hostPath"]
+    return (*volumes, *[mount.source for mount in annotations.mounts])
+
+
+def _images(pod: Pod, config: BuildConfig, root: str) -> tuple[str, ...]:
+    runtime, site = config.runtime.name, config.images
+    found = []
+    for container in pod.containers:
+        field = f"pod.spec containers[{container.name}].image"
+        found.append(in_full(container.image, runtime, site, root, field))
+    return tuple(found)
 
 
 def _privileged_field(pod: Pod, config: BuildConfig) -> str:
@@ -69,7 +88,22 @@ def _privileged_field(pod: Pod, config: BuildConfig) -> str:
         if security.privileged or security.add_capabilities:
             key = "privileged" if security.privileged else "capabilities.add"
             return f"pod.spec containers[{container.name}].securityContext.{key}"
+    return _unconfined_field(pod) if config.runtime.name == KUBERNETES else ""
+
+
+def _unconfined_field(pod: Pod) -> str:
+    if _is_unconfined(pod.security):
+        return "pod.spec.securityContext.seccompProfile"
+    for container in pod.containers:
+        if _is_unconfined(container.security.others):
+            return f"pod.spec containers[{container.name}].securityContext.seccompProfile"
     return ""
+
+
+def _is_unconfined(security: Mapping[str, Any]) -> bool:
+    """Return whether a security context takes the filter of system calls away."""
+    profile = security.get("seccompProfile")
+    return isinstance(profile, dict) and profile.get("type") == "Unconfined"
 
 
 def _requested_amounts(requested: Totals, config: BuildConfig) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from typing import Any, Optional
 import pytest
 
 from templates.common.errors import PodRejected
-from templates.site.build_config import BuildConfig, Rules
+from templates.site.build_config import BuildConfig, HostPath, Rules, Volumes
 from tests.support.processes import assert_none_left, marked
 from tests.support.script_runner import Finished, Running, Site, pod, put_program, sh, with_script
 
@@ -146,6 +146,21 @@ def test_singularity_mounts_show_paths_of_the_node(site: Site) -> None:
     )
     assert (done.code, done.log("c0")) == (0, "from the node\n"), done.log("c0")
     assert sorted(path.name for path in data.iterdir()) == ["file", "file2"]
+
+
+def test_singularity_mounts_are_held_to_what_the_site_says_of_its_paths(site: Site) -> None:
+    data, other = site.folder / "data", site.folder / "other"
+    for path in (data, other):
+        path.mkdir()
+        path.chmod(0o777)
+    (data / "link").symlink_to(other)
+    volumes = Volumes(host_paths=(HostPath(str(data), read_only=True),))
+    config = replace(site.config, volumes=volumes)
+    done = run(site, pod(sh("echo >/x/new")), config, singularity_mounts=f"{data}:/x")
+    assert done.code != 0
+    assert [path.name for path in data.iterdir()] == ["link"]
+    done = run(site, pod(sh("true")), config, singularity_mounts=f"{data}/link:/x:ro")
+    assert f"leads to {other}, which this site does not allow" in str(done.state.containers)
 
 
 def test_singularity_options_reach_the_runtime(container_site: Site) -> None:

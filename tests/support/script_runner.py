@@ -21,7 +21,7 @@ from templates.job.records import JobState, Record, fold, parse_lines
 from templates.pod.model import Pod
 from templates.pod.user_manifests import read_manifests
 from templates.resolve.images import find
-from templates.site.build_config import BuildConfig, Images, Runtime
+from templates.site.build_config import ON_THE_NODE, BuildConfig, Images, Rules, Runtime
 from templates.translation.build import build
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -134,7 +134,8 @@ class Site:
         """How scripts are built here; tests change it with ``dataclasses.replace``."""
         name = "host" if self.runtime == "host-alice" else self.runtime
         images = Images(cache=str(self.folder / "images"), pull_attempts=1)
-        return BuildConfig(runtime=Runtime(name=name), images=images)
+        rules = Rules(annotations=("*", *ON_THE_NODE))
+        return BuildConfig(runtime=Runtime(name=name), images=images, rules=rules)
 
     def start(
         self,

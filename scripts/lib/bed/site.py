@@ -20,6 +20,7 @@ from scripts.lib.slurm import files
 from scripts.lib.slurm.programs import SUBMITTER
 from scripts.lib.slurm.site import REPOSITORY, Site
 from templates.nats.permissions import inbox_of
+from templates.site.build_config import ON_THE_NODE
 
 # What a pool without a batch system offers: it has nobody to ask.
 HOST_OFFERS = {"cpu": "8", "memory": "8Gi", "pods": "64"}
@@ -102,6 +103,7 @@ def _settings(name: str, home: str) -> dict[str, Any]:
                 "host_paths": [{"path": f"{home}/data"}, {"path": "/usr/bin", "read_only": True}],
                 "claims": {"shared": {"path": f"{home}/data"}},
             },
+            "rules": {"annotations": ["*", *ON_THE_NODE]},
             **kind.get("build", {}),
         },
         "timing": {"poll_s": 1, "resources_s": 5},

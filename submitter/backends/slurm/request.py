@@ -182,7 +182,7 @@ def _check_policy(job: Job, needs: RequestedResources, pool: Pool) -> None:
         gpus={"gpus": needs.gpus},
         wall_time_s=needs.wall_time_s or None,
     )
-    policy.check(requested, pool.policy)
+    policy.check_amounts(requested, pool.policy)
 
 
 def _add_time_limit(options: Flags, job: Job, flavor: Flavor, site: Options) -> Flags:

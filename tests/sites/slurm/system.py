@@ -14,19 +14,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Optional
 
+from templates.site.build_config import ON_THE_NODE
 from tests.sites.slurm.site import SlurmSite
 from tests.support.site_system import TIMING, SiteSystem, at_site
 from tests.support.system import POOL, job_of, request_of
 
-__all__ = ["IMAGE", "TIMING", "SlurmSystem", "pod_of", "system_at"]
+__all__ = ["ALL_ANNOTATIONS", "IMAGE", "OWN_IMAGES", "TIMING", "SlurmSystem", "pod_of", "system_at"]
 
 IMAGE = "/srv/images/busybox_1.36.sif"
+ALL_ANNOTATIONS = {"annotations": ["*", *ON_THE_NODE]}
+OWN_IMAGES = ["*", "/srv/images/*"]
 
 
 class SlurmSystem(SiteSystem):
     """One whose pool is a Slurm site's."""
 
-    defaults = {"backend": "slurm", "build": {"runtime": {"name": "apptainer"}}}
+    defaults = {
+        "backend": "slurm",
+        "build": {"runtime": {"name": "apptainer"}},
+        "policy": {"images": OWN_IMAGES},
+    }
 
     @property
     def slurm(self) -> SlurmSite:

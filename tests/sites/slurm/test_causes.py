@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.sites.slurm.site import USER, USER_ID, SlurmSite, until
-from tests.sites.slurm.system import TIMING, SlurmSystem, system_at
+from tests.sites.slurm.system import ALL_ANNOTATIONS, TIMING, SlurmSystem, system_at
 from tests.support.system import job_of
 
 WAIT = "while :; do sleep 0.2; done"
@@ -24,7 +24,11 @@ HOG = "x=$(head -c 150000000 /dev/zero | tr '\\0' x); " + WAIT
 def the_system(
     the_site: SlurmSite, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SlurmSystem]:
-    build = {"runtime": {"name": "apptainer"}, "script": {"rerun": True}}
+    build = {
+        "runtime": {"name": "apptainer"},
+        "script": {"rerun": True},
+        "rules": ALL_ANNOTATIONS,
+    }
     pool = {"build": build, "timing": {**TIMING, "lost_after_s": 20}}
     with system_at(the_site, tmp_path_factory.mktemp("causes"), pool=pool) as system:
         yield system

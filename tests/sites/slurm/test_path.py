@@ -8,15 +8,19 @@ import pytest
 
 from scripts.lib.interlink import Answer
 from tests.sites.slurm.site import SlurmSite
-from tests.sites.slurm.system import SlurmSystem, system_at
+from tests.sites.slurm.system import ALL_ANNOTATIONS, OWN_IMAGES, SlurmSystem, system_at
 from tests.support.system import job_of
+
+FOLDERS = ("/usr", "/lib", "/lib64", "/etc/openmpi")  # that have the site's MPI
 
 
 @pytest.fixture(scope="module")
 def the_system(
     the_site: SlurmSite, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SlurmSystem]:
-    with system_at(the_site, tmp_path_factory.mktemp("system")) as system:
+    build = {"runtime": {"name": "apptainer"}, "rules": ALL_ANNOTATIONS}
+    pool = {"build": build, "policy": {"images": OWN_IMAGES, "host_paths": [*FOLDERS]}}
+    with system_at(the_site, tmp_path_factory.mktemp("system"), pool=pool) as system:
         yield system
 
 
@@ -39,11 +43,10 @@ def test_a_pod_runs_under_slurm_and_apptainer(system: SlurmSystem) -> None:
 
 def test_two_ranks_of_an_mpi_program_in_containers(system: SlurmSystem) -> None:
     """The site's own MPI is bound in, as users of such sites do it."""
-    folders = ("/usr", "/lib", "/lib64", "/etc/openmpi")
     says = {
         "flags": "--ntasks=2 --time=5",
         "mpi-flags": "",
-        "singularity-mounts": " ".join(f"--bind {folder}:{folder}:ro" for folder in folders),
+        "singularity-mounts": " ".join(f"--bind {folder}:{folder}:ro" for folder in FOLDERS),
     }
     pod = system.run("exec /usr/local/bin/mpi-hello", says=says)
     ends = system.ended(pod, 60)

@@ -11,7 +11,7 @@ import pytest
 
 from scripts.lib.interlink import Answer
 from tests.sites.slurm.site import USER_ID, SlurmSite
-from tests.sites.slurm.system import SlurmSystem, system_at
+from tests.sites.slurm.system import ALL_ANNOTATIONS, OWN_IMAGES, SlurmSystem, system_at
 from tests.support.system import job_of
 
 # As sites do it: modules from a file of their own, and a ticket that is renewed beside the job.
@@ -44,8 +44,9 @@ def the_system(
         "runtime": {"name": "apptainer"},
         "volumes": {"host_paths": paths},
         "script": script,
+        "rules": ALL_ANNOTATIONS,
     }
-    pool = {"build": build, "policy": {"forbidden_flags": ["--nice"]}}
+    pool = {"build": build, "policy": {"images": OWN_IMAGES, "forbidden_flags": ["--nice"]}}
     with system_at(the_site, tmp_path_factory.mktemp("pods"), pool=pool) as system:
         yield system
 

@@ -91,6 +91,13 @@ def test_a_site_that_is_well_is_told_so(case: Case) -> None:
     assert re.search(r"backend host: offers cpu \d+", text)
 
 
+def test_annotations_that_act_on_the_node_are_listed_where_they_are_on(case: Case) -> None:
+    rules = {"annotations": ["*", "pre-exec", "mpi-flags"], "forbidden_annotations": ["mpi-*"]}
+    case.pool["build"] = {"rules": rules}
+    (line,) = [line for line in case.lines() if line.startswith("note  pool a1: rules")]
+    assert line.endswith("pods may act on the node as this user, outside of containers: pre-exec")
+
+
 def test_it_runs_from_the_command_line(case: Case) -> None:
     case.lines()
     command = [sys.executable, "-m", "submitter", "check", "--config"]

@@ -50,6 +50,7 @@ EVERYTHING = Settings(
                 ("--uid",),
                 ("/data",),
                 True,
+                ("--nv",),
                 "500m",
                 "4Gi",
                 0,

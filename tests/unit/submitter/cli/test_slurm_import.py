@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from submitter.cli import slurm_import
+from submitter.cli import config_file, slurm_import
 from submitter.main import main
+from templates.site.build_config import ON_THE_NODE
 from templates.site.legacy import REFUSED, UNDERSTOOD
 
 OLD = """
@@ -57,12 +58,25 @@ def test_every_key_gets_a_line_and_works_or_is_refused() -> None:
         "options": ["--nv", "--no-eval", "--containall"],
     }
     assert pool["build"]["script"] == {"header": "module load x", "bash": "/bin/bash"}
+    assert pool["build"]["rules"]["annotations"] == ["*", *ON_THE_NODE]
     told = {line.partition(":")[0] for line in made.report}
     assert set(yaml.safe_load(OLD)) | {"SBATCHPATH", "SHARED_FS"} <= told
     lines = dict(line.split(": ", 1) for line in made.report)
     assert lines["Foo"].startswith("refused: is no key")
     assert lines["Flavors.gpu.UID"].startswith("refused: ")
     assert lines["Flavors.odd.SlurmFlags"].startswith("refused, all of them: --uid cannot be")
+
+
+def test_users_keep_all_their_annotations_and_the_site_is_told_what_that_means() -> None:
+    made = slurm_import.convert(OLD, "old", {})
+    (pool,) = config_file.load(made.text, "submitter.yaml").pools
+    told = "\n".join(made.report)
+    for name in ON_THE_NODE:
+        assert pool.build.rules.refusal(name) == ""
+        assert name in told
+    assert "outside of any container" in told
+    assert pool.policy.host_paths == ("/",)
+    assert "pools[0].policy: allows" in told
 
 
 def test_where_no_flavor_was_the_default_one_pods_still_get_none() -> None:

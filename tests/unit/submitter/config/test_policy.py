@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from submitter.common.errors import Forbidden
-from submitter.config.policy import check
-from submitter.config.settings import Policy
+from submitter.config import policy as site_policy
+from submitter.config.settings import Policy, Pool
+from templates.common.quoting import quote
 from templates.job.model import Job
 
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -33,12 +34,18 @@ def job(**changed: Any) -> Job:
         grace_period_s=30,
         host_paths=(),
         privileged=False,
-    )
-    return made._replace(**changed)
+        images=("docker://registry.example.org/a/b:1",),
+    )._replace(**changed)
+    lines = [f"    name=c{i} kind=main image={quote(name)}\n" for i, name in enumerate(made.images)]
+    return made._replace(script="".join(lines))
+
+
+def check(made: Job, policy: Policy) -> None:
+    site_policy.check(made, Pool(name="p", directory="/p", policy=policy))
 
 
 def images(*names: str) -> dict[str, Any]:
-    return {"containers": tuple((f"c{i}", "main", name) for i, name in enumerate(names))}
+    return {"images": names}
 
 
 def flags(value: str, key: str = "flags") -> dict[str, Any]:
@@ -153,7 +160,7 @@ def test_each_rule_refuses_in_one_line_that_names_it(
         (flags("x", "condor/flags"), Policy(annotations=("flags",))),
         (flags("x", "condor/flags"), Policy(annotations=("condor/*",))),
         (flags("'unbalanced"), Policy()),
-        (flags("--uid=0", "mpi-flags"), FLAGGED),
+        (flags("--uid=0", "other-flags"), FLAGGED),
     ],
 )
 def test_what_is_allowed_passes(changed: dict[str, Any], policy: Policy) -> None:
@@ -167,7 +174,6 @@ def test_what_is_allowed_passes(changed: dict[str, Any], policy: Policy) -> None
         "registry.example.org",
         "registry.example.org.evil.org/a",
         "evil.org/registry.example.org/a",
-        "docker://registry.example.org/a",
         " registry.example.org/a",
         "registry.example.org\n/a",
         "/cvmfs/../home/evil.sif",

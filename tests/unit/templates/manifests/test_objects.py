@@ -12,18 +12,20 @@ import pytest
 from templates.common.errors import PodRejected
 from templates.job.model import Job
 from templates.site.build_config import (
+    ON_THE_NODE,
     BuildConfig,
     HostPath,
     KubernetesRuntime,
     NfsExport,
     PodResources,
+    Rules,
     Runtime,
     Volumes,
 )
 from templates.translation.build import build
 from tests.support.script_runner import config_map, manifests, pod, secret, sh
 
-CONFIG = BuildConfig(runtime=Runtime("kubernetes"))
+CONFIG = BuildConfig(runtime=Runtime("kubernetes"), rules=Rules(annotations=("*", *ON_THE_NODE)))
 UID = "6dab9b0e-8b6c-4d3c-8adf-9f04d2a7b987"
 
 

@@ -38,6 +38,9 @@ FULL = Job(
     host_paths=("/data",),
     privileged=True,
     origin="5b1c",
+    images=("docker://docker.io/library/busybox:latest", "docker://r.example/x@sha256:00"),
+    used_annotations=("pre-exec", "singularity-options"),
+    options=("--env", "C=d e"),
 )
 LEAST = FULL._replace(
     files=(),
@@ -47,6 +50,9 @@ LEAST = FULL._replace(
     annotations={},
     privileged=False,
     origin="",
+    images=(),
+    used_annotations=(),
+    options=(),
 )
 LOG = LogRequest(NAME, "main", "7:1", 65536, 10, True, True, True, 100, 1_700_000_000_000)
 
@@ -69,6 +75,13 @@ def complaint(read: Callable[[dict[str, Any]], object], message: dict[str, Any])
 @pytest.mark.parametrize("job", [FULL, LEAST], ids=["full", "least"])
 def test_a_job(job: Job) -> None:
     assert messages.read_create(over_the_wire(messages.write_create([job]))) == [job]
+
+
+def test_a_job_of_an_older_plugin_that_declares_less() -> None:
+    message = messages.write_create([LEAST])
+    for field in ("images", "used_annotations", "options"):
+        del message["jobs"][0][field]
+    assert messages.read_create(over_the_wire(message)) == [LEAST]
 
 
 def test_many_jobs_in_one_message() -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from templates.common.errors import PodRejected
 from templates.resolve.annotations import BindMount, JobAnnotations, job_annotations
-from templates.site.build_config import Rules
+from templates.site.build_config import ON_THE_NODE, Rules
 
+ALL = Rules(annotations=("*", *ON_THE_NODE))
 MESH = """cat <<'EOFMESH' > $TMPDIR/mesh.sh
 #!/bin/bash
 unshare --user --net bash -c 'exec "$@"' -- "$@"  # $HOME `id` ${X}
@@ -16,14 +19,14 @@ chmod +x $TMPDIR/mesh.sh
 """
 
 
-def read(rules: Rules = Rules(), **annotations: str) -> JobAnnotations:  # noqa: B008 (frozen)
+def read(rules: Rules = ALL, **annotations: str) -> JobAnnotations:
     named = {f"slurm-job.vk.io/{name.replace('_', '-')}": v for name, v in annotations.items()}
     return job_annotations(named, rules)
 
 
 def refusal(annotations: dict[str, str], rules: Rules | None = None) -> str:
     with pytest.raises(PodRejected) as caught:
-        job_annotations(annotations, rules or Rules())
+        job_annotations(annotations, rules or ALL)
     line = str(caught.value)
     assert "\n" not in line
     return line
@@ -56,7 +59,7 @@ def test_each_annotation_has_its_place() -> None:
         "interlink.eu/pod-ip": "10.7.0.2",
         "interlink.eu/wireguard-client-snippet": "[Interface]",
     }
-    assert job_annotations(annotations, Rules()) == JobAnnotations(
+    assert job_annotations(annotations, ALL) == JobAnnotations(
         pre_exec="module load x",
         singularity_commands="echo start",
         mounts=(BindMount("/a", "/b", True),),
@@ -65,6 +68,15 @@ def test_each_annotation_has_its_place() -> None:
         mpi_flags=("-np", "4", "--map-by", "node"),
         tunnel_commands="wstunnel client x &",
         pod_ip="10.7.0.2",
+        used=(
+            "wstunnel-client-commands",
+            "image-root",
+            "mpi-flags",
+            "pre-exec",
+            "singularity-commands",
+            "singularity-mounts",
+            "singularity-options",
+        ),
         backend={"flags": "--time=10"},
     )
 
@@ -74,8 +86,8 @@ FAMILIES = ["slurm-job.knoc.io/", "slurm-job.vk.io/", "job.vk.io/"]
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_is_read(family: str) -> None:
-    read_back = job_annotations({family + "pre-exec": "x", family + "flavor": "big"}, Rules())
-    assert read_back == JobAnnotations(pre_exec="x", backend={"flavor": "big"})
+    read_back = job_annotations({family + "pre-exec": "x", family + "flavor": "big"}, ALL)
+    assert read_back == JobAnnotations(pre_exec="x", used=("pre-exec",), backend={"flavor": "big"})
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -100,9 +112,10 @@ def test_condor_families_share_two_names_and_keep_the_others_apart(family: str) 
         family + "flags": "+Big = true",
         "slurm-job.vk.io/flags": "--time=10",
     }
-    assert job_annotations(annotations, Rules()) == JobAnnotations(
+    assert job_annotations(annotations, ALL) == JobAnnotations(
         options=("--nv",),
         image_root="/images",
+        used=("image-root", "singularity-options"),
         backend={"condor/pre-exec": "x", "condor/flags": "+Big = true", "flags": "--time=10"},
     )
 
@@ -213,18 +226,20 @@ def test_what_no_script_could_hold_is_refused_by_its_own_name(
 @pytest.mark.parametrize(
     ("name", "rules"),
     [
-        ("slurm-job.vk.io/pre-exec", Rules(forbidden_annotations=("pre-exec",))),
-        ("slurm-job.vk.io/pre-exec", Rules(forbidden_annotations=("*",))),
+        ("slurm-job.vk.io/pre-exec", replace(ALL, forbidden_annotations=("pre-exec",))),
+        ("slurm-job.vk.io/pre-exec", replace(ALL, forbidden_annotations=("*",))),
         (
             "slurm-job.knoc.io/singularity-mounts",
-            Rules(forbidden_annotations=("x", "singularity-*")),
+            replace(ALL, forbidden_annotations=("x", "singularity-*")),
         ),
-        ("job.vk.io/pre-exec", Rules(annotations=("flags", "mpi-*"))),
+        ("job.vk.io/image-root", Rules(annotations=("flags", "mpi-*"))),
         ("job.vk.io/whatever", Rules(annotations=())),
         ("job.vk.io/flags", Rules(annotations=("flags",), forbidden_annotations=("flags",))),
         ("htcondor-job.vk.io/flags", Rules(forbidden_annotations=("flags",))),
-        ("interlink.eu/wstunnel-client-commands", Rules(forbidden_annotations=("wstunnel-*",))),
-        ("interlink.eu/wstunnel-client-commands", Rules(annotations=("flags",))),
+        (
+            "interlink.eu/wstunnel-client-commands",
+            replace(ALL, forbidden_annotations=("wstunnel-*",)),
+        ),
     ],
 )
 def test_a_site_refuses_what_it_does_not_want(name: str, rules: Rules) -> None:
@@ -239,10 +254,29 @@ def test_a_forbidden_annotation_is_refused_even_if_a_later_family_would_win() ->
 
 
 def test_a_site_allows_by_pattern() -> None:
-    rules = Rules(annotations=("flags", "mpi-*"))
-    assert read(rules, flags="--time=1", mpi_flags="-np 2") == JobAnnotations(
-        mpi_flags=("-np", "2"), backend={"flags": "--time=1"}
+    rules = Rules(annotations=("fl*", "image-*"))
+    assert read(rules, flags="--time=1", image_root="/x") == JobAnnotations(
+        image_root="/x", used=("image-root",), backend={"flags": "--time=1"}
     )
+
+
+@pytest.mark.parametrize("patterns", [(), ("*",), ("**", "?*", "[!x]*")])
+@pytest.mark.parametrize("name", ON_THE_NODE)
+@pytest.mark.parametrize("family", [*FAMILIES, "htcondor-job.vk.io/", "interlink.eu/"])
+def test_what_runs_on_the_node_is_off_until_it_is_named_in_full(
+    family: str, name: str, patterns: tuple[str, ...]
+) -> None:
+    if (family == "interlink.eu/") != name.startswith("wstunnel"):
+        return  # means nothing to us
+    for others in (
+        patterns,
+        (*patterns, f"{name[:-1]}*"),
+        (*patterns, *(ON_THE_NODE.keys() - {name})),
+    ):
+        line = refusal({family + name: "x"}, Rules(annotations=others))
+        assert "as the site's user" in line
+        assert line.endswith(f"rules.annotations of the site's build config turns it on: {name}")
+    job_annotations({family + name: "/x"}, Rules(annotations=(*patterns, name)))
 
 
 def test_patterns_mind_upper_and_lower_case() -> None:

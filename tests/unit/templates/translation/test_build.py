@@ -19,6 +19,7 @@ from templates.pod.create_request import read_create_request
 from templates.pod.user_manifests import read_manifests
 from templates.site.build_config import (
     KUBERNETES,
+    ON_THE_NODE,
     RUNTIMES,
     BuildConfig,
     PodResources,
@@ -30,7 +31,7 @@ from tests.bench.create_request import body
 
 REPO = Path(__file__).resolve().parents[4]
 SECRET = "correct-horse-battery"
-CONFIG = BuildConfig()
+CONFIG = BuildConfig(rules=Rules(annotations=("*", *ON_THE_NODE)))
 ALLOWING = replace(CONFIG, rules=Rules(privileged=True))
 
 
@@ -245,7 +246,7 @@ def with_everything(runtime: str) -> Job:
     ]
     return job_of(
         container,
-        config=BuildConfig(runtime=Runtime(name=runtime)),
+        config=replace(CONFIG, runtime=Runtime(name=runtime)),
         annotations={
             "job.vk.io/pre-exec": f"login {SECRET}",
             "job.vk.io/singularity-commands": f"export A={SECRET}",
