@@ -35,8 +35,6 @@ def reading_file(path: str, where: str = "") -> Iterator[None]:
     raise ConfigError(where or path, f"{path}: {reason}" if where else reason) from None
 
 
-# Escapes in quotes that make half of a character; nothing can be written or sent with it.
-_SURROGATE = re.compile(r"\\(?:u|U0000)[dD][89a-fA-F]")
 _PLAIN = {  # tag -> (pattern, first characters)
     "null": (r"~|null|Null|NULL|", ["~", "n", "N", ""]),
     "bool": (r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -86,8 +84,6 @@ def _toml_instead(text: str, name: str) -> Any:
 
 def parse_yaml(text: str, name: str) -> Any:
     """Return the values of a YAML file; an empty one is an empty mapping."""
-    if _SURROGATE.search(text):
-        raise ConfigError(name, "has half of a character (\\ud800 to \\udfff)")
     try:
         raw = yaml.load(text, Loader=_Yaml12Loader)  # noqa: S506 (it is a SafeLoader)
     except yaml.MarkedYAMLError as error:
