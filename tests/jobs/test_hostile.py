@@ -25,7 +25,7 @@ from templates.pod.create_request import read_create_request
 from templates.pod.model import Pod
 from templates.pod.user_manifests import read_manifests
 from templates.resolve.annotations import POD_IP
-from templates.site.build_config import RUNTIMES, BuildConfig, Runtime
+from templates.site.build_config import RUNTIMES, BuildConfig, Rules, Runtime
 from templates.translation.build import build
 from tests.jobs.hostile import CANARY, COMMANDS, DUMPER, ENV_NAMES, SHAPES, Case, Expected, cases
 from tests.jobs.web import web_server
@@ -267,7 +267,8 @@ def test_scripts_with_hostile_texts_satisfy_bash_and_shellcheck(
 ) -> None:
     texts = [text for text in (*COMMANDS, *SHAPES) if "\0" not in text and len(text) < 300]
     texts = [text for text in texts if text.isprintable() or text.isspace() or "\n" in text]
-    config = BuildConfig(runtime=Runtime(name=runtime))
+    rules = Rules(annotations=("singularity-options",))
+    config = BuildConfig(runtime=Runtime(name=runtime), rules=rules)
     job = build(read_manifests([("pod.json", everything(texts))]), config)
     write_job(job, tmp_path / "job")
     scripts = [str(tmp_path / "job" / name) for name in ("job.sh", "secret/pod.sh")]
