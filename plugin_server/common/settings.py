@@ -71,7 +71,8 @@ class Server:
     waiting_creates: Count = 1000
     """How many creates may wait for their sites at once."""
     log_readers: Count = 64
-    """How many logs may be read or followed at once."""
+    """How many logs may be read or followed at once; a namespace may have as many of them as it
+    leaves free, a pod a quarter of that."""
     largest_create_mib: Count = 64
     """How many MiB the body of a create may have, in which ConfigMaps and Secrets arrive whole;
     that of any other request may have 16."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-import select
-import socket
 from typing import Callable
 
 from flask import Blueprint, Response, request
 
 from plugin_server.common.errors import Refused
+from plugin_server.http.log_client import LogClient
 from plugin_server.nats.bridge import BridgeError
 from plugin_server.service.metrics import Counters
 from plugin_server.service.service import Service
@@ -39,8 +38,8 @@ def blueprint(service: Service, counters: Counters, pages: Pages) -> Blueprint:
     @api.route("/getLogs", methods=["GET", "POST"])
     def get_logs() -> Response:
         with counters.call("getLogs"):
-            log = service.logs.open(_body(), _is_connected(service, request.environ))
-            return Response(log, content_type=TEXT)
+            client = LogClient(request.environ, service.is_stopping)
+            return Response(service.logs.open(_body(), client), content_type=TEXT)
 
     for path, page in pages.items():
         api.add_url_rule(path, path.strip("/"), _view(page))
@@ -79,26 +78,3 @@ def error_response(error: Exception) -> Response:
 def plain_error(error: Refused) -> Response:
     """Return the error as one line of text: interLink shows it to the user."""
     return Response(f"{error}\n", error.status, content_type=TEXT)
-
-
-def _is_connected(service: Service, environ: dict[str, object]) -> Callable[[], bool]:
-    """Return a function that tells whether the client still reads.
-
-    A quiet log is not written, so that a closed connection would go unnoticed. When the plugin
-    stops, followed logs end; clients follow them again elsewhere.
-    """
-    client = environ.get("gunicorn.socket")
-    if not isinstance(client, socket.socket):
-        return lambda: not service.is_stopping()
-
-    def is_connected() -> bool:
-        try:
-            ready = select.poll()
-            ready.register(client, select.POLLIN)
-            if service.is_stopping():
-                return False
-            return not ready.poll(0) or client.recv(1, socket.MSG_PEEK) != b""
-        except OSError:
-            return False
-
-    return is_connected

@@ -19,6 +19,7 @@ MAX_COUNT = 2**63 - 1
 class LogOptions(NamedTuple):
     """Container whose log is requested, and how much of it."""
 
+    namespace: str
     uid: str
     job: str
     container: str
@@ -46,12 +47,16 @@ def _options_of(raw: Mapping[str, Any], now_ms: int) -> LogOptions:
     container = text_at(raw, "ContainerName", "request")
     if not is_label(container):
         raise PodRejected("ContainerName", "cannot be the name of a container")
+    namespace = text_at(raw, "Namespace", "request")
+    if namespace and not is_label(namespace):
+        raise PodRejected("Namespace", "cannot be the name of a namespace")
     options = object_at(raw, "Opts", "request")
     tail, seconds = (_read_count(options, key) for key in ("Tail", "SinceSeconds"))
     since_ms = _time_ms(text_at(options, "SinceTime", "Opts"))
     if seconds:
         since_ms = max(now_ms - seconds * 1000, 0)
     return LogOptions(
+        namespace=namespace,
         uid=uid,
         job=job_name(text_at(raw, "PodName", "request"), uid),
         container=container,

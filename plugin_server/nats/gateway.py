@@ -150,10 +150,10 @@ class Gateway:
 
     @contextlib.asynccontextmanager
     async def log_stream(
-        self, largest: int
+        self, largest: int, most_messages: int
     ) -> AsyncIterator[tuple[Callable[[str, LogRequest], Awaitable[None]], NextMessage]]:
         """Yield two functions: to request a window of a log, and to wait for its messages."""
-        async with self.link.stream(largest) as (inbox, next_message):
+        async with self.link.stream(largest, most_messages) as (inbox, next_message):
 
             async def ask(pool: str, request: LogRequest) -> None:
                 subject = subjects.subject(self._root, LOGS, pool, request.job)

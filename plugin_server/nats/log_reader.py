@@ -1,7 +1,8 @@
 """Reader of a container's log, which is fetched from its site window by window.
 
 A window is requested while the one before it is written to the client, so that neither waits for
-the other and at most two are in memory: a client that stops reading stops the site.
+the other and at most two are in memory: a client that stops reading stops the site. The more logs
+are read, the smaller are their windows. A site that sends hardly anything is asked less often.
 """
 
 from __future__ import annotations
@@ -27,9 +28,17 @@ from templates.protocol.messages import (
 
 WINDOW = 4 * 1024 * 1024
 FOLLOW_WINDOW = 512 * 1024
+WINDOWS = 8 * 1024 * 1024  # the nth reader has at most one nth of it: 64 hold 70 MiB together
+SMALLEST_WINDOW = 128 * 1024  # with less, most of a window with times would stay empty
+TIMES = 9 / 8  # by which times may make a window longer than the site reckons
+SMALLEST_MESSAGE = 1024  # but for the first one of a window
+LARGEST_CURSOR = 1024
 WAIT_S = 5  # how long a site may wait for new output, when following
 MESSAGE_S = 5.0  # between two messages of a window, beyond that
-LONGEST_S = WAIT_S + 6 * MESSAGE_S  # until a window is complete or has failed
+FIRST_PAUSE_S = 0.25  # after a window with little in it, and twice as long after each empty one
+LONGEST_PAUSE_S = 5.0
+MOST_EMPTY = 20  # windows in a row that come before the site has waited for new output
+LONGEST_S = LONGEST_PAUSE_S + WAIT_S + 6 * MESSAGE_S  # until a window is complete or has failed
 PAUSE_S = 1.0  # before a retry
 PATIENCE_S = 10.0  # of retries, for a log that is not followed
 
@@ -39,16 +48,20 @@ class Window(NamedTuple):
 
     pieces: list[bytes]
     end: LogEnd
+    took_s: float
 
 
 class LogReader:
-    """Reader of one log; lives in the loop's thread."""
+    """Reader of one log, the nth that is being read; lives in the loop's thread."""
 
-    def __init__(self, gateway: Gateway, pool: str, job: str, options: LogOptions) -> None:
+    def __init__(
+        self, gateway: Gateway, pool: str, job: str, options: LogOptions, readers: int
+    ) -> None:
         self._gateway = gateway
         self._pool = pool
         self._options = options
-        self._window = FOLLOW_WINDOW if options.follow else WINDOW
+        share = max(WINDOWS // readers, SMALLEST_WINDOW)
+        self._window = min(FOLLOW_WINDOW if options.follow else WINDOW, share)
         self._request = LogRequest(
             job=job,
             container=options.container,
@@ -63,12 +76,13 @@ class LogReader:
         )
         self._prefetch: Optional[asyncio.Task[Window]] = None
         self._failing_since: Optional[float] = None
+        self._empty = 0
         self.is_over = False
 
     async def next_window(self) -> list[bytes]:
         """Return the next part of the log, which may be empty; prefetch the one after it."""
         try:
-            window = await (self._prefetch or asyncio.ensure_future(self._fetch()))
+            window = await (self._prefetch or asyncio.ensure_future(self._fetch(0)))
         except (LinkError, WireError) as error:
             self._prefetch = None
             await self._wait_after(error)
@@ -76,8 +90,23 @@ class LogReader:
         self._failing_since = None
         self._request = self._request._replace(cursor=window.end.cursor)
         self.is_over = window.end.over
-        self._prefetch = None if self.is_over else asyncio.ensure_future(self._fetch())
+        self._prefetch = None
+        if not self.is_over:
+            self._prefetch = asyncio.ensure_future(self._fetch(self._pause_after(window)))
         return window.pieces
+
+    def _pause_after(self, window: Window) -> float:
+        """Return how long the site is left alone; raise if it never sends anything.
+
+        A site answers a follower when there is more to read, or when it has waited for that.
+        """
+        has_waited = 0 < self._request.wait_s <= 2 * window.took_s
+        self._empty = 0 if window.end.sent or has_waited else self._empty + 1
+        if self._empty > MOST_EMPTY:
+            raise Unanswered(f"pool {self._pool} sends nothing, and does not end it")
+        if window.end.sent >= self._window // 2:
+            return 0.0
+        return min(FIRST_PAUSE_S * (1 << self._empty), LONGEST_PAUSE_S)
 
     async def _wait_after(self, error: Exception) -> None:
         """Wait before a retry; give up after ``PATIENCE_S`` unless the log is followed."""
@@ -92,9 +121,14 @@ class LogReader:
             raise Unanswered(f"pool {self._pool}: {error}")
         await asyncio.sleep(PAUSE_S)
 
-    async def _fetch(self) -> Window:
+    async def _fetch(self, pause_s: float) -> Window:
         """Fetch a whole window."""
-        async with self._gateway.log_stream(2 * self._window) as (ask, next_message):
+        await asyncio.sleep(pause_s)
+        most_bytes = int(self._window * TIMES)
+        most_messages = self._window // SMALLEST_MESSAGE + 2
+        asked_s = asyncio.get_running_loop().time()
+        waiting = (2 * self._window, most_messages)
+        async with self._gateway.log_stream(*waiting) as (ask, next_message):
             await ask(self._pool, self._request)
             pieces: list[bytes] = []
             size = 0
@@ -106,12 +140,12 @@ class LogReader:
                     break
                 pieces.append(message[1:])
                 size += len(message) - 1
-                if size > 2 * self._window:
+                if size > most_bytes or len(pieces) > most_messages:
                     raise WireError("log", "is more than was asked for")
         end = _read_end(message)
         if end.sent != size:
             raise Unanswered("a part of the log was lost on the way")
-        return Window(pieces, end)
+        return Window(pieces, end, asyncio.get_running_loop().time() - asked_s)
 
     async def close(self) -> None:
         """Stop reading."""
@@ -134,4 +168,7 @@ def _read_end(message: bytes) -> LogEnd:
     refusal = read_refusal(raw)
     if refusal is not None:
         raise _LogRefused(refusal)
-    return read_log_end(raw)
+    end = read_log_end(raw)
+    if len(end.cursor) > LARGEST_CURSOR:
+        raise WireError("log.cursor", f"must be of at most {LARGEST_CURSOR} characters")
+    return end

@@ -62,6 +62,7 @@ HANDLERS_AT_ONCE = 256  # per subscription; further messages wait in nats-py's o
 MOST_SUBJECTS = 4096  # that publications are heard on; a flood of others must not fill the memory
 COMPLAIN_EVERY_S = 10.0  # of what is wrong with publications on one subject
 LARGEST_STREAM = 16 * 1024 * 1024  # bytes of an answer in many messages that wait to be read
+MOST_OF_STREAM = 65536  # of its messages
 
 Result = TypeVar("Result")
 Handler = Callable[["Request"], Awaitable[None]]
@@ -272,16 +273,16 @@ class Link:
 
     @contextlib.asynccontextmanager
     async def stream(
-        self, largest: int = LARGEST_STREAM
+        self, largest: int = LARGEST_STREAM, most_messages: int = MOST_OF_STREAM
     ) -> AsyncIterator[tuple[str, Callable[[float], Awaitable[bytes]]]]:
         """Yield an inbox for an answer in many messages, and a function that awaits the next.
 
-        What comes while ``largest`` bytes wait to be read is lost.
+        What comes while ``largest`` bytes or so many messages wait to be read is lost.
         """
         client = self._live_client()
         inbox = client.new_inbox()
         subscription = await client.subscribe(
-            inbox, pending_msgs_limit=65536, pending_bytes_limit=largest
+            inbox, pending_msgs_limit=most_messages, pending_bytes_limit=largest
         )
 
         try:

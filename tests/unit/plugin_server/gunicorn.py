@@ -7,6 +7,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,8 @@ REPO = Path(__file__).resolve().parents[3]
 
 class Gunicorn:
     """One master with its workers; ``call`` is a client with one connection that it keeps."""
+
+    application = "plugin_server.wsgi:app"
 
     def __init__(self, folder: Path, broker: NatsServer, **settings: Any) -> None:
         self.port = free_port()
@@ -42,7 +45,7 @@ class Gunicorn:
                     "gunicorn",
                     "--config",
                     "python:plugin_server.gunicorn_conf",
-                    "plugin_server.wsgi:app",
+                    self.application,
                 ],
                 stdout=log,
                 stderr=log,
@@ -118,3 +121,15 @@ class Gunicorn:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP as interLink speaks it over a socket in a file."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("unix", timeout=20)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.connect(self._path)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import itertools
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -22,7 +20,7 @@ from scripts.lib.interlink import free_port
 from templates import __version__
 from tests.support.nats_server import NatsServer
 from tests.unit.plugin_server.conftest import until
-from tests.unit.plugin_server.gunicorn import REPO, Gunicorn
+from tests.unit.plugin_server.gunicorn import REPO, Gunicorn, UnixConnection
 from tests.unit.plugin_server.pod_builders import create_request, job_of, log_request, pod, status
 from tests.unit.plugin_server.site import Site
 
@@ -37,11 +35,13 @@ def test_five_hundred_creates_that_wait_and_all_followers_leave_status_and_ping_
         Gunicorn(tmp_path, nats, create_timeout_s=8) as found,
     ):
         until(lambda: b"resources" in found.call("GET", "/status", [])[1])
-        known = pod()
-        assert found.call("POST", "/create", create_request(known))[0] == 200
-        site.say(status(known, "started"))
-        site.logs[job_of(known), "main"] = b"first\n"
-        for _ in range(64):
+        pods = [pod() for _ in range(8)]
+        for known in pods:
+            assert found.call("POST", "/create", create_request(known))[0] == 200
+            site.say(status(known, "started"))
+            site.logs[job_of(known), "main"] = b"first\n"
+        for number in range(32):  # a namespace's share of 64
+            known = pods[number % 8]
             follower = followers.enter_context(contextlib.closing(found.connect()))
             follower.request("GET", "/getLogs", log_request(known, Follow=True))
             assert follower.getresponse().read(6) == b"first\n"
@@ -181,18 +181,6 @@ def test_the_door_for_health_leads_to_nothing_else(nats: NatsServer, tmp_path: P
         with contextlib.closing(UnixConnection(str(socket_path))) as connection:
             connection.request("GET", "/status", "[]")
             assert connection.getresponse().status == 200
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP as interLink speaks it over a socket in a file."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__("unix", timeout=20)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(self._path)
 
 
 def test_the_program_tells_its_version_and_takes_no_arguments() -> None:

@@ -29,6 +29,25 @@ from tests.unit.plugin_server.site import Site
 MakePlugin = Callable[..., Plugin]
 
 
+TAKEN = (
+    "1 of 1 logs (server.log_readers) are being read, most by namespaces team-a 1; "
+    "none is left: try it later"
+)
+
+
+class Reading:
+    """A client that reads, or is gone."""
+
+    def __init__(self, connected: bool = True) -> None:
+        self._connected = connected
+
+    def is_connected(self) -> bool:
+        return self._connected
+
+    def takes_more(self) -> bool:
+        return self._connected
+
+
 def read(plugin: Plugin, raw: dict[str, Any], **options: Any) -> bytes:
     answer = plugin.client.get("/getLogs", data=log_request(raw, **options))
     assert answer.status_code == 200, answer.text
@@ -219,7 +238,7 @@ def test_too_many_readers_are_told_so(make_plugin: MakePlugin, site: Site) -> No
     thread = threading.Thread(target=lambda: read(plugin, raw, Follow=True))
     thread.start()
     until(lambda: site.log_requests)
-    assert read(plugin, raw) == b"[interlink: 1 logs are being read; try it later]\n"
+    assert read(plugin, raw) == f"[interlink: {TAKEN}]\n".encode()
     over(site, raw)
     thread.join(10)
     assert read(plugin, raw) == b""
@@ -232,14 +251,14 @@ def test_what_is_looked_for_counts_as_read(make_plugin: MakePlugin, site: Site) 
     thread.start()
     until(lambda: site.log_requests)
     answer = plugin.client.get("/getLogs", data=log_request(pod()))
-    assert (answer.status_code, answer.text) == (503, "1 logs are being read; try it later\n")
+    assert (answer.status_code, answer.text) == (503, TAKEN + "\n")
     over(site, raw)
     thread.join(10)
 
 
 def test_a_follower_whose_client_is_gone_ends(plugin: Plugin, site: Site) -> None:
     raw = running(plugin, site, b"x" * 10)
-    log = plugin.service.logs.open(log_request(raw, Follow=True).encode(), lambda: False)
+    log = plugin.service.logs.open(log_request(raw, Follow=True).encode(), Reading(False))
     assert b"".join(log) == b""
 
 
@@ -247,7 +266,7 @@ def test_no_more_than_two_windows_are_asked_for_ahead_of_the_client(
     plugin: Plugin, site: Site
 ) -> None:
     raw = running(plugin, site, b"x" * (5 * log_reader.WINDOW))
-    log = plugin.service.logs.open(log_request(raw).encode(), lambda: True)
+    log = plugin.service.logs.open(log_request(raw).encode(), Reading())
     read_so_far = 0
     while read_so_far < log_reader.WINDOW // 2:
         read_so_far += len(next(iter(log)))
@@ -260,6 +279,7 @@ def test_no_more_than_two_windows_are_asked_for_ahead_of_the_client(
     ("changes", "words"),
     [
         ({"PodUID": "x"}, "PodUID: must be a lower-case UUID"),
+        ({"Namespace": "../ns"}, "Namespace: cannot be the name of a namespace"),
         ({"ContainerName": "../main"}, "ContainerName: cannot be the name of a container"),
         ({"Opts": []}, "request.Opts: must be an object, not a list"),
         ({"Opts": {"Tail": -1}}, "Opts.Tail: must be a whole number of at least 0"),
