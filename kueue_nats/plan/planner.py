@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from itertools import zip_longest
 from typing import Any, NamedTuple, Optional
 
 from kueue_nats.pools.tracker import PoolOffer
@@ -264,13 +265,17 @@ def _capped(amount: Fraction, group: Group, name: str) -> Fraction:
 
 
 def _resources(wanted: MasterQueue, used: Sequence[_Entry]) -> tuple[str, ...]:
-    """Return the resources to cover: the usual ones, those of the admin, those of pools."""
+    """Return the resources to cover: the usual ones, those of the admin, those of pools.
+
+    There is room for so many. Pools take turns, so that none can push out what others offer.
+    """
     if not used:
         return ()
     named = [name for group in wanted.groups for name in sorted({*group.nominal, *group.borrowing})]
-    published = sorted({name for entry in used for name in entry.pool.effective})
-    ordered = dict.fromkeys((*UNLIMITED, *named, *published))
-    return tuple(ordered)[:MAX_RESOURCES]
+    known = tuple(dict.fromkeys((*UNLIMITED, *named)))[:MAX_RESOURCES]
+    offered = [sorted(entry.pool.effective.keys() - set(known)) for entry in used]
+    turns = dict.fromkeys(name for turn in zip_longest(*offered) for name in turn if name)
+    return (*known, *sorted([*turns][: MAX_RESOURCES - len(known)]))
 
 
 def _nominal(entry: _Entry, name: str) -> Fraction:

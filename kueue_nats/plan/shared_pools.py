@@ -11,6 +11,8 @@ from kueue_nats.pools.tracker import PoolRecord
 from kueue_nats.spec.masterqueue import NatsSource
 from templates.common.quantity import parse
 
+MAX_NAMED = 5  # resources in a warning
+
 Key = tuple[NatsSource, str]
 
 
@@ -36,9 +38,8 @@ def overcommit_warnings(
         over = [name for name in record.resources.quotas if _is_over(name, sharers, record)]
         if over:
             names = " and ".join(share.master for share in sharers)
-            found[key] = (
-                f"MasterQueues {names} together count more than it offers of {', '.join(over)}"
-            )
+            some = ", ".join(over[:MAX_NAMED]) + (", ..." if len(over) > MAX_NAMED else "")
+            found[key] = f"MasterQueues {names} together count more than it offers of {some}"
     return found
 
 

@@ -14,7 +14,8 @@ from templates.common.errors import one_line
 
 READY, CONNECTED, HEALTHY = "Ready", "NATSConnected", "PoolsHealthy"
 TRUE, FALSE = "True", "False"
-MAX_MESSAGE = 1000  # characters of a condition's message
+MAX_MESSAGE = 1000  # characters of a condition's message, or of a pool's
+MAX_SHARE = 250  # of it for one pool: what sites say must not hide what is said of others
 REFRESH_S = 60  # what only says that all is as before is written no more often
 
 Json = dict[str, Any]
@@ -87,11 +88,11 @@ def health_condition(
 ) -> Condition:
     """Return the condition PoolsHealthy: whether all pools are alive, and their offers used."""
     pools = list(pools)
-    lost = [f"{pool.name}: {pool.message}" for pool in pools if pool.state == LOST]
-    unused = [f"{pool.name}: {pool.message}" for pool in pools if pool.state == UNUSED]
-    warnings = [f"{name}: {message}" for (_, name), message in warned.items()]
+    lost = [_about(pool.name, pool.message) for pool in pools if pool.state == LOST]
+    unused = [_about(pool.name, pool.message) for pool in pools if pool.state == UNUSED]
+    warnings = [_about(name, message) for (_, name), message in warned.items()]
     warnings += [
-        f"{p.name}: {p.message}" for p in pools if p.message and p.state in (ACTIVE, DRAINING)
+        _about(p.name, p.message) for p in pools if p.message and p.state in (ACTIVE, DRAINING)
     ]
     every = [*lost, *unused, *warnings]
     if not pools:
@@ -123,6 +124,10 @@ def parse_timestamp(text: object) -> float:
 
 
 # --- parts ----------------------------------------------------------------------------------------
+
+
+def _about(pool: str, message: str) -> str:
+    return one_line(f"{pool}: {message}", MAX_SHARE)
 
 
 def _conditions(
@@ -158,6 +163,7 @@ def _kept_conditions(before: Json) -> list[Condition]:
 def _pool(pool: PlannedPool, given: StatusInput) -> Json:
     key = (pool.group, pool.name)
     report, used = given.reports.get(key), given.usage.get(pool.flavor, Usage({}, {}))
+    messages = filter(None, (pool.message, given.warnings.get(key, "")))
     entry: Json = {
         "name": pool.name,
         "flavor": pool.group,
@@ -170,7 +176,7 @@ def _pool(pool: PlannedPool, given: StatusInput) -> Json:
         "lentTo": [
             {"queue": queue, "used": _texts(amounts)} for queue, amounts in used.lent.items()
         ],
-        "message": "; ".join(filter(None, (pool.message, given.warnings.get(key, "")))),
+        "message": one_line("; ".join(messages), MAX_MESSAGE),
     }
     return {key: value for key, value in entry.items() if value or key == "state"}
 

@@ -25,6 +25,7 @@ from templates.site.build_config import BuildConfig
 from templates.site.schema import from_json, to_json
 
 MOST_RESOURCES = 64  # of a pool, and of its labels and taints: a ClusterQueue covers no more
+LONGEST_NAME = 63  # of a resource: queues and nodes have to hold the names of all pools
 MOST = 2**53  # of a resource; a thousand times as many thousandths fit into 64 bits
 
 
@@ -138,7 +139,7 @@ def read_resources(message: Mapping[str, Any], pool: str) -> Resources:
         for key in ("labels", "taints"):
             if len(list_at(message, key, "resources")) > MOST_RESOURCES:
                 raise WireError(f"resources.{key}", f"must be at most {MOST_RESOURCES}")
-        named = list(filter(is_resource, offered))
+        named = [name for name in offered if is_resource(name) and len(name) <= LONGEST_NAME]
         given = {
             "pool": pool,
             "quotas": {name: at_most(offered[name], MOST) for name in named[:MOST_RESOURCES]},
@@ -151,7 +152,8 @@ def _left_out(foreign: list[str], beyond: list[str]) -> str:
     """Return in one line which resources do not count, and why."""
     said = []
     if foreign:
-        said.append(f"{_some(sorted(foreign))} (no names of resources)")
+        rule = f"no names of resources, of at most {LONGEST_NAME} characters"
+        said.append(f"{_some(sorted(foreign))} ({rule})")
     if beyond:
         said.append(f"{_some(beyond)} (a pool may offer {MOST_RESOURCES} resources)")
     return f"left out: {'; '.join(said)}" if said else ""

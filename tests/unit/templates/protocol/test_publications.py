@@ -128,13 +128,25 @@ def test_resources_of_an_older_submitter() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "kubernetes.io/", "/gpu", "not a name!\n", "a b", "\x1b[2J", "x" * 5000, "A/b", "-", "ä"],
+    [
+        "",
+        "kubernetes.io/",
+        "/gpu",
+        "not a name!\n",
+        "a b",
+        "\x1b[2J",
+        "x" * 5000,
+        "A/b",
+        "-",
+        "ä",
+        f"{'x' * 60}.example/gpu",
+    ],
 )
 def test_a_resource_that_no_node_could_have_is_left_out_in_words(name: str) -> None:
     read = publications.read_resources({"quotas": {"cpu": "1", name: "2"}}, "p")
     assert read.quotas == {"cpu": "1"}
     assert read.left_out.startswith("left out: ")
-    assert read.left_out.endswith(" (no names of resources)")
+    assert read.left_out.endswith(" (no names of resources, of at most 63 characters)")
     assert read.left_out.isprintable()
     assert len(read.left_out) < 200
 
