@@ -68,7 +68,8 @@ projected:
     {{- end }}
 {{- end }}
 
-{{/* What users may publish and subscribe to, by the table in files/subjects.json: (list $ role) and (list $ site). */}}
+{{/* What users may publish and subscribe to, by the table in files/subjects.json: (list $ role) and (list $ site).
+     Answers to what another account has asked go below _R_. */}}
 {{- define "interlink.natsRole" -}}
 {{- $root := index . 0 -}}
 {{- $role := index . 1 -}}
@@ -83,9 +84,9 @@ projected:
 {{- $answers = max $answers (int .answers) -}}
 {{- end -}}
 {{- end -}}
+{{- if $answers }}{{ $publish = append $publish "_R_.>" }}{{ end -}}
 publish: {{ toRawJson $publish }}
 subscribe: {{ toRawJson (append $subscribe (printf "_INBOX_%s.>" $role)) }}
-answers: {{ $answers }}
 {{- end }}
 
 {{- define "interlink.natsSite" -}}
@@ -94,12 +95,10 @@ answers: {{ $answers }}
 {{- $publish := list -}}
 {{- $everywhere := list -}}
 {{- $subscribe := list -}}
-{{- $answers := 0 -}}
 {{- $table := $root.Files.Get "files/subjects.json" | fromJsonArray -}}
 {{- range $table -}}
-{{- if has "site" .subscribers -}}
-{{- $answers = max $answers (int .answers) -}}
-{{- if eq (int .tokens) 0 }}{{ $everywhere = append $everywhere (printf "%s.%s" $root.Values.subjectRoot .kind) }}{{ end -}}
+{{- if and (has "site" .subscribers) (eq (int .tokens) 0) -}}
+{{- $everywhere = append $everywhere (printf "%s.%s" $root.Values.subjectRoot .kind) -}}
 {{- end -}}
 {{- end -}}
 {{- range $pool := $site.pools -}}
@@ -111,9 +110,8 @@ answers: {{ $answers }}
 {{- end -}}
 {{- end -}}
 {{- end -}}
-publish: {{ toRawJson $publish }}
+publish: {{ toRawJson (append $publish "_R_.>") }}
 subscribe: {{ toRawJson (concat $everywhere (list (printf "_INBOX_%s.>" $site.name)) $subscribe) }}
-answers: {{ $answers }}
 {{- end }}
 
 {{/* One user in the server's words: (list who permissions), where who proves it by a variable or a public key. */}}
@@ -124,11 +122,54 @@ answers: {{ $answers }}
   permissions: {
     publish: {allow: {{ toRawJson $may.publish }}}
     subscribe: {allow: {{ toRawJson $may.subscribe }}}
-    {{- with $may.answers }}
-    allow_responses: {max: {{ . }}, expires: "120s"}
-    {{- end }}
   }
 }
+{{- end }}
+
+{{/* What passes between two accounts, as JSON, seen from one side (site or cluster): (list $ side other pools). Who is
+     asked exports a service, who publishes exports a stream. Without pools, what is for every site. */}}
+{{- define "interlink.natsCrossings" -}}
+{{- $root := index . 0 -}}
+{{- $side := index . 1 -}}
+{{- $other := index . 2 -}}
+{{- $exports := list -}}
+{{- $imports := list -}}
+{{- range $pool := default (list "") (index . 3) -}}
+{{- range $root.Files.Get "files/subjects.json" | fromJsonArray -}}
+{{- if eq (eq $pool "") (eq (int .tokens) 0) -}}
+{{- $isService := gt (int .answers) 0 -}}
+{{- $kind := ternary "service" "stream" $isService -}}
+{{- $words := list $root.Values.subjectRoot .kind -}}
+{{- if $pool }}{{ $words = append $words $pool }}{{ end -}}
+{{- if eq (int .tokens) 2 }}{{ $words = append $words "*" }}{{ end -}}
+{{- $subject := join "." $words -}}
+{{- $exporter := ternary "site" "cluster" (has "site" (ternary .subscribers .publishers $isService)) -}}
+{{- if ne $exporter $side -}}
+{{- $imports = append $imports (dict $kind (dict "account" $other "subject" $subject)) -}}
+{{- else -}}
+{{- $export := dict $kind $subject -}}
+{{- if $pool }}{{ $_ := set $export "accounts" (list $other) }}{{ end -}}
+{{- if $isService }}{{ $_ := set $export "threshold" (printf "%ds" (int .silent_s)) }}{{ end -}}
+{{- if gt (int .answers) 1 }}{{ $_ := set $export "response" "stream" }}{{ end -}}
+{{- $exports = append $exports $export -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{ dict "exports" $exports "imports" $imports | toRawJson }}
+{{- end }}
+
+{{/* The exports and imports of an account in the server's words: (list crossings...). */}}
+{{- define "interlink.natsExchange" -}}
+{{- range $kind := list "exports" "imports" }}
+{{ $kind }}: [
+  {{- range $ }}
+  {{- range get . $kind }}
+  {{ toRawJson . }}
+  {{- end }}
+  {{- end }}
+]
+{{- end }}
 {{- end }}
 
 {{/* The users of the cluster itself, and those of sites, as JSON. With condor.enabled the only site is the release's. */}}
@@ -148,6 +189,7 @@ answers: {{ $answers }}
 {{- if has .name $names -}}
 {{- fail (printf "nats.sites: there are two users called %s" .name) -}}
 {{- end -}}
+{{- if eq .name "cluster" }}{{ fail "nats.sites: cluster is the account of the cluster itself: call the site another name" }}{{ end -}}
 {{- $names = append $names .name -}}
 {{- $site := .name -}}
 {{- range .pools -}}

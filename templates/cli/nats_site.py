@@ -1,78 +1,37 @@
-"""``nats-site``: the users of the NATS server, one for each site, each with the least rights.
+"""``nats-site``: the users of the NATS server, one for each site, each in an account of its own.
 
-It is for the admin of that server, and belongs to none of our programs. Users authenticate with
-NKeys: the server's files hold public keys only, so no secret of a site is ever where the server's
-configuration is.
-
-    <dir>/nats-server.conf      the server's own file, written once and then its admin's
-    <dir>/users.conf            all users; included by the former, written anew at every change
-    <dir>/users/<name>.conf     one user, included by users.conf
-    <dir>/credentials/<name>.nkey    the secret key of a user, to be taken to its site
-    <dir>/nats-site.json        all users: the other files are made from it
+It is for the admin of that server, and belongs to none of our programs. It writes files, which
+``nats_files.py`` has, and says how to tell the server.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
-import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Callable, NamedTuple, Optional
+from typing import Any, Callable, Optional
 
-import nkeys
-
-from templates.common.errors import ConfigError, InterlinkNatsError
+from templates.cli import nats_files
+from templates.cli.nats_files import CLOSED, GUEST, OPEN, SERVER_CONF, Register, User
+from templates.common.errors import ConfigError, InterlinkNatsError, one_line
 from templates.common.names import check_root, check_token
 from templates.nats import permissions
+from templates.nats.accounts import CLUSTER, CONNECTIONS, SERVER_LIMITS
+from templates.nats.connection import Link
+from templates.nats.options import LinkSettings
 from templates.nats.subjects import DEFAULT_ROOT, ROLES
 
-REGISTER = "nats-site.json"
-
-SERVER = """\
-# The NATS server through which the cluster and its sites meet. Written once by nats-site: change
-# what you like. Start it with: nats-server --config {conf}
-
-# The only door to the outside: WebSockets with TLS. Sites and the cluster connect to it.
-websocket {{
-  listen: "0.0.0.0:{port}"
-  tls {{
-    cert_file: "{cert}"
-    key_file: "{key}"
-  }}
-}}
-
-# Plain connections from this machine only.
-listen: "127.0.0.1:4222"
-
-# Larger messages are split by our programs themselves.
-max_payload: 1MB
-# How much may wait for a slow reader before it is cut off.
-max_pending: 64MB
-# A connection that is gone is noticed, whatever stands between.
-ping_interval: "20s"
-ping_max: 3
-
-# Who may connect, and what for; written by nats-site.
-include "users.conf"
-"""
-
-
-class User(NamedTuple):
-    """User of the server; without pools it is one of ``subjects.ROLES``."""
-
-    public_key: str
-    pools: tuple[str, ...] = ()
-    bucket: str = ""  # where its submitters keep what they share, if they may
-
-
-class Register(NamedTuple):
-    """All users, and the settings that they share."""
-
-    root: str
-    url: str
-    users: dict[str, User]
+LOCAL_URL = "nats://127.0.0.1:4222"
+CONNECT_S = 10.0
+RECORDS = {"max_msgs_per_subject": 1, "max_msg_size": 64 * 1024, "max_bytes": 1024 * 1024}
+"""What a bucket is: the last value of each key."""
+WAITS = {CLOSED: "is not let in yet", GUEST: "still uses the cluster's account"}
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
@@ -92,34 +51,61 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="nats-site", description="The users of the NATS server: one for each site."
+        prog="nats-site",
+        description="The users of the NATS server: one for each site, in an account of its own.",
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     def command(name: str, act: Callable[[argparse.Namespace], str], text: str) -> Any:
         made = commands.add_parser(name, help=text, description=text)
         made.set_defaults(act=act)
+        if act is not init_server:
+            made.add_argument(
+                "--dir", metavar="DIR", type=Path, default=Path(), help="default: here"
+            )
         return made
 
-    init = command("init", init_server, "make the files of a server, and the cluster's users")
+    _add_init(command("init", init_server, "make the files of a server, and the cluster's users"))
+    add = command("add", add_site, "add a site, or change the pools of one")
+    add.add_argument("site", metavar="SITE")
+    add.add_argument("pools", metavar="POOL", nargs="+")
+    add.add_argument("--new-key", action="store_true", help="replace the key that it has")
+    text = f"how many it may have, over all its submitters (default: {CONNECTIONS})"
+    add.add_argument("--connections", metavar="N", type=int, help=text)
+    text = "let its submitters share their tokens in a bucket of its own"
+    add.add_argument("--bucket", action="store_true", help=text)
+    for name, act, text in (
+        ("open", open_sites, "let sites in: announced, closed, or not in accounts of their own"),
+        ("close", close_sites, "keep sites out, until they are opened again"),
+    ):
+        command(name, act, text).add_argument("sites", metavar="SITE", nargs="+")
+    remove = command("remove", remove_site, "take a site's access away")
+    remove.add_argument("site", metavar="SITE")
+    bucket = command("bucket", make_bucket, "make the bucket of a site, at the server that runs")
+    bucket.add_argument("site", metavar="SITE")
+    bucket.add_argument("--server", metavar="URL", default=LOCAL_URL, help="default: %(default)s")
+    bucket.add_argument("--ca-file", metavar="FILE", default="", help="who vouches for it")
+    command("list", list_users, "show all users")
+    command("check", check_files, "have nats-server judge the files, if it is here")
+    anew = command("write", write_anew, "write all files anew, as after an update")
+    anew.add_argument("--servers", metavar="N", type=int, help="how many servers there are now")
+    return parser
+
+
+def _add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("dir", metavar="DIR", type=Path)
     init.add_argument("--url", default="wss://nats.example.org:443", help="how sites will reach it")
     init.add_argument("--root", default=DEFAULT_ROOT, help="what all subjects begin with")
     init.add_argument("--cert", default="/etc/nats/tls.crt", help="the server's certificate")
     init.add_argument("--key", default="/etc/nats/tls.key", help="its key")
-    init.add_argument("--port", type=int, default=443, help="the port of its WebSockets")
-    add = command("add", add_site, "add a site, or change the pools of one")
-    add.add_argument("site", metavar="SITE")
-    add.add_argument("pools", metavar="POOL", nargs="+")
-    add.add_argument("--new-key", action="store_true", help="replace the key that it has")
-    text = "let its submitters share their tokens in a bucket of its own"
-    add.add_argument("--bucket", action="store_true", help=text)
-    remove = command("remove", remove_site, "take a site's access away")
-    remove.add_argument("site", metavar="SITE")
-    shown = command("list", list_users, "show all users")
-    for made in (add, remove, shown):
-        made.add_argument("--dir", metavar="DIR", type=Path, default=Path(), help="default: here")
-    return parser
+    init.add_argument("--host", default="0.0.0.0", help="where its WebSockets listen")  # noqa: S104
+    init.add_argument("--port", type=int, default=443, help="their port")
+    text = "HOST:PORT of plain connections (default: %(default)s)"
+    init.add_argument("--listen", default="127.0.0.1:4222", help=text)
+    text = "HOST:PORT of its figures, which need no password (default: %(default)s)"
+    init.add_argument("--monitor", default="127.0.0.1:8222", help=text)
+    text = "how many servers share the files (default: %(default)s)"
+    init.add_argument("--servers", metavar="N", type=int, default=1, help=text)
 
 
 # --- the commands -------------------------------------------------------------------------------
@@ -128,17 +114,17 @@ def _parser() -> argparse.ArgumentParser:
 def init_server(arguments: argparse.Namespace) -> str:
     """Make the files of a new server."""
     folder: Path = arguments.dir
-    if (folder / REGISTER).exists():
+    if (folder / nats_files.REGISTER).exists():
         raise ConfigError(str(folder), "is set up already: add a site, or take another directory")
-    register = Register(check_root("--root", arguments.root), arguments.url, {})
+    root = check_root("--root", arguments.root)
+    register = Register(root, arguments.url, {}, arguments.servers)
     folder.mkdir(parents=True, exist_ok=True)
-    conf = folder / "nats-server.conf"
+    conf = folder / SERVER_CONF
     if not conf.exists():
-        values = {"port": arguments.port, "cert": arguments.cert, "key": arguments.key}
-        _write(conf, SERVER.format(conf=conf, **values))
+        nats_files.write_server(conf, vars(arguments))
     for role in ROLES:
-        register.users[role] = User(_new_key(folder, role))
-    _save(folder, register)
+        register.users[role] = User(nats_files.new_key(folder, role))
+    nats_files.save(folder, register)
     return (
         f"{conf} is the server's configuration: look through it, then start the server.\n"
         f"{folder}/credentials holds the keys of {', '.join(ROLES)}: "
@@ -150,142 +136,218 @@ def init_server(arguments: argparse.Namespace) -> str:
 def add_site(arguments: argparse.Namespace) -> str:
     """Give a site access to its pools, and to nothing else."""
     folder, site = arguments.dir, _site_name(arguments.site)
-    register = _load(folder)
+    register = nats_files.load(folder)
     pools = tuple(dict.fromkeys(check_token("pool", pool, ConfigError) for pool in arguments.pools))
     for name, user in register.users.items():
         shared = sorted(set(pools) & set(user.pools))
         if name != site and shared:
             raise ConfigError(f"pool {shared[0]}", f"belongs to {name}")
-    before = register.users.get(site)
-    kept = None if before is None or arguments.new_key else before.public_key
-    bucket = permissions.bucket_of(site) if arguments.bucket else ""
-    register.users[site] = User(kept or _new_key(folder, site), pools, bucket)
-    _save(folder, register)
+    new = User("", state=OPEN if register.servers == 1 else CLOSED)
+    user = register.users.get(site, new)
+    register.users[site] = _with_keys(
+        folder,
+        site,
+        user._replace(
+            public_key="" if arguments.new_key else user.public_key,
+            pools=pools,
+            bucket=permissions.bucket_of(site) if arguments.bucket else "",
+            connections=arguments.connections or user.connections,
+        ),
+    )
+    nats_files.save(folder, register)
     return _next_steps(folder, register, site)
+
+
+def open_sites(arguments: argparse.Namespace) -> str:
+    """Let sites in, each through its account."""
+    return _change_state(arguments, OPEN, "open")
+
+
+def close_sites(arguments: argparse.Namespace) -> str:
+    """Keep sites out; their connections end when the server reloads."""
+    return _change_state(arguments, CLOSED, "closed")
 
 
 def remove_site(arguments: argparse.Namespace) -> str:
     """Take a site's access away; its connections end when the server reloads."""
-    folder, site = arguments.dir, _site_name(arguments.site)
-    register = _load(folder)
-    if register.users.pop(site, None) is None:
-        raise ConfigError(site, "is no site here")
-    _save(folder, register)
-    for path in (folder / "users" / f"{site}.conf", folder / "credentials" / f"{site}.nkey"):
-        path.unlink(missing_ok=True)
-    return f"{site} is removed.\n{_reload(folder)}"
+    folder, site = arguments.dir, arguments.site
+    register = nats_files.load(folder)
+    _known(register, site)
+    del register.users[site]
+    nats_files.save(folder, register)
+    for path in (folder / "credentials").glob(f"{site}.*nkey"):
+        path.unlink()
+    return f"{site} is removed.\n{_reload(folder, register)}"
 
 
 def list_users(arguments: argparse.Namespace) -> str:
-    """Return a line for each user: name, public key, pools."""
-    users = _load(arguments.dir).users
+    """Return a line for each user: name, public key, what it is, pools."""
+    users = nats_files.load(arguments.dir).users
     width = max(map(len, users))
-    rows = [f"{n:<{width}}  {u.public_key}  {' '.join(u.pools) or '-'}" for n, u in users.items()]
+    rows = [
+        f"{name:<{width}}  {user.public_key}  {user.state if user.pools else CLUSTER:<7}  "
+        f"{' '.join(user.pools) or '-'}"
+        for name, user in users.items()
+    ]
     return "".join(f"{row.rstrip()}\n" for row in rows)
 
 
+def write_anew(arguments: argparse.Namespace) -> str:
+    """Write all files anew, as this version of nats-site has them."""
+    folder = arguments.dir
+    register = nats_files.load(folder)
+    register = register._replace(servers=arguments.servers or register.servers)
+    nats_files.save(folder, register)
+    guests = [name for name, user in register.sites.items() if user.state == GUEST]
+    move = f"then give each an account of its own: nats-site open {' '.join(guests)}\n"
+    return f"all files are written.\n{_reload(folder, register)}{move if guests else ''}"
+
+
+def check_files(arguments: argparse.Namespace) -> str:
+    """Return what nats-server says of the files, and which limits its admin has left out."""
+    folder = arguments.dir
+    register = nats_files.load(folder)
+    conf = folder / SERVER_CONF
+    text = conf.read_text(encoding="utf-8")
+    wanted = {key: f"{key}: {value}" for key, value in SERVER_LIMITS.items()}
+    if register.servers > 1:
+        wanted["pool_size"] = "pool_size: -1, in cluster"
+    missing = [
+        line for key, line in wanted.items() if not re.search(rf"^[^#]*\b{key}\b", text, re.M)
+    ]
+    notes = "".join(f"note: {conf} has no {line}\n" for line in missing)
+    program = shutil.which("nats-server") or shutil.which(
+        "nats-server", path=str(Path(sys.executable).parent)
+    )
+    if program is None:
+        return f"{notes}nats-server is not here: check where it is, by nats-server -t -c {conf}\n"
+    command = [program, "-t", "-c", str(conf)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ConfigError("nats-server", one_line(done.stderr or done.stdout, 500))
+    return f"{notes}ok: nats-server takes {conf}\n"
+
+
+def make_bucket(arguments: argparse.Namespace) -> str:
+    """Make a site's bucket, as the user that may; a site's own users may not."""
+    register = nats_files.load(arguments.dir)
+    user = _known(register, arguments.site)
+    if not user.bucket or user.state != OPEN:
+        raise ConfigError(arguments.site, "has no bucket: nats-site add SITE POOL... --bucket")
+    settings = LinkSettings(
+        servers=(arguments.server,),
+        inbox_prefix=permissions.inbox_of(permissions.BUCKET_MAKER),
+        nkey_file=str(nats_files.key_file(arguments.dir, f"{arguments.site}.bucket")),
+        ca_file=arguments.ca_file,
+    )
+    answer = asyncio.run(_create_stream(settings, user.bucket))
+    error = answer.get("error")
+    if error is not None:
+        raise ConfigError(user.bucket, one_line(str(error.get("description", error))))
+    return f"the bucket {user.bucket} is made.\n"
+
+
+async def _create_stream(settings: LinkSettings, bucket: str) -> Any:
+    stream = f"KV_{bucket}"
+    config = {
+        "name": stream,
+        "subjects": [permissions.key_of_bucket(bucket, ">")],
+        "storage": "file",
+        "discard": "new",
+        "allow_direct": True,  # or its submitters cannot read it
+        "deny_delete": True,
+        **RECORDS,
+    }
+    link = Link(settings, DEFAULT_ROOT)
+    await link.start()
+    try:
+        if not await link.connected(CONNECT_S):
+            raise ConfigError(settings.servers[0], link.error)
+        where = f"$JS.API.STREAM.CREATE.{stream}"
+        return json.loads(await link.request_raw(where, json.dumps(config).encode(), CONNECT_S))
+    finally:
+        await link.stop()
+
+
+# --- parts of them --------------------------------------------------------------------------------
+
+
+def _site_name(name: str) -> str:
+    if name in (*ROLES, CLUSTER):
+        raise ConfigError(name, "is a name in the cluster: call the site another name")
+    return check_token("site", name, ConfigError)
+
+
+def _known(register: Register, site: str) -> User:
+    if site not in register.sites:
+        raise ConfigError(site, "is no site here")
+    return register.users[site]
+
+
+def _with_keys(folder: Path, site: str, user: User) -> User:
+    """Return the user with the keys that it lacks."""
+    if not user.public_key:
+        user = user._replace(public_key=nats_files.new_key(folder, site))
+    if user.bucket and not user.bucket_key:
+        user = user._replace(bucket_key=nats_files.new_key(folder, f"{site}.bucket"))
+    return user
+
+
+def _change_state(arguments: argparse.Namespace, state: str, word: str) -> str:
+    folder = arguments.dir
+    register = nats_files.load(folder)
+    for site in arguments.sites:
+        user = _with_keys(folder, site, _known(register, site))
+        register.users[site] = user._replace(state=state)
+    nats_files.save(folder, register)
+    return f"{', '.join(arguments.sites)}: {word}.\n{_reload(folder, register)}"
+
+
 def _next_steps(folder: Path, register: Register, site: str) -> str:
+    user = register.users[site]
     pools = [
         f"  - name: {pool}\n    directory: /shared/interlink/{pool}  # yours to choose\n"
-        for pool in register.users[site].pools
+        for pool in user.pools
     ]
+    again = ""
+    if user.state != OPEN:
+        again = (
+            f"{site} {WAITS[user.state]}. When every server has reloaded, and only then: "
+            f"nats-site open {site} --dir {folder}\n"
+        )
     return (
-        f"{_reload(folder)}"
-        f"Take {folder}/credentials/{site}.nkey to {site}, by a way that nobody else can read, as\n"
-        "/etc/interlink/nats.nkey, readable for the submitter's user only. Its submitter.yaml:\n\n"
-        "nats:\n"
+        f"{_reload(folder, register)}{again}"
+        f"Take {nats_files.key_file(folder, site)} to {site}, by a way that nobody else can read, "
+        "as\n/etc/interlink/nats.nkey, readable for the submitter's user only. Its submitter.yaml:"
+        "\n\nnats:\n"
         f"  servers: [{json.dumps(register.url)}]\n"
         f"  root: {register.root}\n"
         f"  inbox_prefix: {permissions.inbox_of(site)}\n"
         "  nkey_file: /etc/interlink/nats.nkey\n"
         f"pools:\n{''.join(pools)}"
-        f"{_bucket(register.users[site].bucket)}"
+        f"{_bucket_steps(folder, site, user.bucket)}"
     )
 
 
-def _bucket(name: str) -> str:
+def _bucket_steps(folder: Path, site: str, bucket: str) -> str:
     """Return the next steps for a site that has a bucket."""
-    if not name:
+    if not bucket:
         return ""
     return (
-        "\nMake its bucket, once, as who may do so (the server's configuration needs jetstream):\n"
-        f"nats kv add {name} --history=1 --max-value-size=65536 --max-bucket-size=1048576\n"
-        f"In its submitter.yaml it is options.tokens.bucket: {name}\n"
+        "\nThe server needs jetstream in its configuration. When it has reloaded, once:\n"
+        f"nats-site bucket {site} --dir {folder}\n"
+        f"In its submitter.yaml it is options.tokens.bucket: {bucket}\n"
     )
 
 
-def _reload(folder: Path) -> str:
+def _reload(folder: Path, register: Register) -> str:
+    check = f"if you like, before: nats-site check --dir {folder}\n"
+    if register.servers == 1:
+        return f"Tell the server: nats-server --signal reload (or kill -HUP its process); {check}"
     return (
-        "Tell the server: nats-server --signal reload (or kill -HUP its process); before, if you "
-        f"like:\nnats-server --config {folder}/nats-server.conf -t\n"
+        f"Take {folder} to all {register.servers} servers, but for credentials, and tell each: "
+        f"nats-server --signal reload; {check}"
     )
-
-
-# --- files --------------------------------------------------------------------------------------
-
-
-def _site_name(name: str) -> str:
-    if name in ROLES:
-        raise ConfigError(name, "is the name of a user in the cluster: call the site another name")
-    return check_token("site", name, ConfigError)
-
-
-def _load(folder: Path) -> Register:
-    path = folder / REGISTER
-    try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        users = {n: User(u[0], tuple(u[1]), *u[2:]) for n, u in raw["users"].items()}
-        return Register(raw["root"], raw["url"], users)
-    except FileNotFoundError:
-        raise ConfigError(str(folder), "is not set up: begin with nats-site init") from None
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-        raise ConfigError(str(path), "is not what nats-site has written") from None
-
-
-def _save(folder: Path, register: Register) -> None:
-    """Write every file anew; the register last, so that whatever breaks can be repeated."""
-    (folder / "users").mkdir(exist_ok=True)
-    for name, user in register.users.items():
-        may = (
-            permissions.site_permissions(register.root, name, user.pools, user.bucket)
-            if user.pools
-            else permissions.role_permissions(register.root, name)
-        )
-        entry = permissions.server_entry(user.public_key, may)
-        _write(folder / "users" / f"{name}.conf", f"{_variable(name)} = {entry}\n")
-    includes = "".join(f'include "users/{name}.conf"\n' for name in register.users)
-    everybody = ", ".join(f"${_variable(name)}" for name in register.users)
-    head = "# Written by nats-site at every change.\n"
-    rule = f"authorization {{\n  timeout: 5\n  users: [{everybody}]\n}}\n"
-    _write(folder / "users.conf", f"{head}{includes}{rule}")
-    _write(folder / REGISTER, json.dumps(register._asdict(), indent=1) + "\n")
-
-
-def _variable(name: str) -> str:
-    """Return the server's variable for a user; hexadecimal, because a dash would end it."""
-    return f"user_{name.encode().hex()}"
-
-
-def _new_key(folder: Path, name: str) -> str:
-    """Make a key, keep its secret half in a file for its owner, and return the public half."""
-    seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
-    pair = nkeys.from_seed(bytearray(seed))
-    public_key: str = pair.public_key.decode()
-    (folder / "credentials").mkdir(mode=0o700, exist_ok=True)
-    _write(folder / "credentials" / f"{name}.nkey", f"{seed.decode()}\n", 0o600)
-    return public_key
-
-
-def _write(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace a file in one step, so that it is never seen half written or with wider rights."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.unlink(missing_ok=True)
-    handle = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with open(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(beside, path)
 
 
 if __name__ == "__main__":

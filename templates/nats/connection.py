@@ -42,6 +42,7 @@ from templates.nats.requests import (
     Headers,
     LinkError,
     NotConnected,
+    Reply,
     Requester,
     Unanswered,
     next_message,
@@ -227,10 +228,14 @@ class Link:
         with share.spending():
             return read(codec.decode(raw, largest))
 
-    async def request_raw(
-        self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
-    ) -> bytes:
+    async def request_raw(self, where: str, payload: bytes, timeout_s: float) -> bytes:
         """Send a request and return the answer, as bytes."""
+        return (await self.ask(where, payload, timeout_s)).payload
+
+    async def ask(
+        self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
+    ) -> Reply:
+        """Send a request with headers and return the answer with its own."""
         requester = self._requester
         if requester is None:
             raise NotConnected(f"no connection to NATS: {self._error}")

@@ -1,18 +1,20 @@
 """Permissions of our users at the NATS server, as they follow from the table of subjects.
 
-Only what is listed is allowed. A site is confined to its own pools and its own inbox; it answers
-only where a message to one of its pools has asked for an answer. See ``subjects.py`` for why no
-user may both publish and subscribe to the same subject.
+Only what is listed is allowed. They are the second wall: what leaves an account at all is said in
+``accounts.py``. A site is confined to its own pools and its own inbox. It answers at the subjects
+that the server makes for what another account asks (``ANSWERS``): a right that is fixed, because
+the server forgets at every reload whom it has allowed to answer.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from templates.nats.subjects import (
+    ANSWERS,
     ANY,
+    INBOX,
     NO_TOKENS,
     SITE,
     SubjectRow,
@@ -22,7 +24,7 @@ from templates.nats.subjects import (
     subscribed_by,
 )
 
-ANSWERS_S = 120  # how long an answer may follow
+BUCKET_MAKER = "bucket"
 
 
 class Permissions(NamedTuple):
@@ -30,12 +32,12 @@ class Permissions(NamedTuple):
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
-    answers: int = 0  # messages that may answer one that came in
+    answers: int = 0  # messages that may answer one, where there is no right for them that is fixed
 
 
 def inbox_of(user: str) -> str:
     """Return the prefix of all inboxes of a user; nobody else may subscribe below it."""
-    return f"_INBOX_{user}"
+    return f"{INBOX}_{user}"
 
 
 def bucket_of(site: str) -> str:
@@ -48,13 +50,45 @@ def key_of_bucket(bucket: str, key: str) -> str:
     return f"$KV.{bucket}.{key}"
 
 
-def request_to_bucket(bucket: str) -> str:
-    """Return the subject that the last value of a key is requested on."""
-    return f"$JS.API.STREAM.MSG.GET.KV_{bucket}"
+def request_to_bucket(bucket: str, key: str) -> str:
+    """Return the subject that the last value of a key is requested on.
+
+    The server answers it at once and out of order; other questions wait in a queue of JetStream,
+    where those of one site would keep those of all others waiting.
+    """
+    return f"$JS.API.DIRECT.GET.KV_{bucket}.{key_of_bucket(bucket, key)}"
 
 
 def site_permissions(root: str, site: str, pools: Iterable[str], bucket: str = "") -> Permissions:
     """Return the permissions of a site's submitter: it serves its own pools only."""
+    may = _of_pools(root, site, pools)
+    publish = [*may.publish, f"{ANSWERS}.>"]
+    if bucket:
+        publish += [key_of_bucket(bucket, ANY), request_to_bucket(bucket, ANY)]
+    return may._replace(publish=tuple(publish))
+
+
+def bucket_maker_permissions(bucket: str) -> Permissions:
+    """Return the permissions of whoever makes a bucket: it is not the site."""
+    requests = f"$JS.API.STREAM.*.KV_{bucket}"
+    return Permissions((requests,), (f"{inbox_of(BUCKET_MAKER)}.>",))
+
+
+def guest_permissions(root: str, site: str, pools: Iterable[str]) -> Permissions:
+    """Return the permissions of a site that has no account of its own yet, but a user of ours."""
+    return _of_pools(root, site, pools)._replace(answers=_most_answers(SITE))
+
+
+def role_permissions(root: str, role: str, guests: Iterable[str] = ()) -> Permissions:
+    """Return the permissions of one of ``subjects.ROLES``, all of them in the cluster."""
+    publish = [subject(root, row.kind, ANY, ANY) for row in published_by(role)]
+    subscribe = [subject(root, row.kind, ANY, ANY) for row in subscribed_by(role)]
+    if _most_answers(role):
+        publish += [f"{ANSWERS}.>", *(f"{inbox_of(guest)}.>" for guest in guests)]
+    return Permissions(tuple(publish), (*subscribe, f"{inbox_of(role)}.>"))
+
+
+def _of_pools(root: str, site: str, pools: Iterable[str]) -> Permissions:
     publish: list[str] = []
     subscribe = [subject(root, row.kind) for row in subscribed_by(SITE) if row.tokens == NO_TOKENS]
     subscribe.append(f"{inbox_of(site)}.>")
@@ -62,16 +96,7 @@ def site_permissions(root: str, site: str, pools: Iterable[str], bucket: str = "
         publish += [subject(root, row.kind, pool, ANY) for row in published_by(SITE)]
         of_pool = [row for row in subscribed_by(SITE) if row.tokens != NO_TOKENS]
         subscribe += [_subscription(root, row, pool) for row in of_pool]
-    if bucket:
-        publish += [key_of_bucket(bucket, ANY), request_to_bucket(bucket)]
-    return Permissions(tuple(publish), tuple(subscribe), _answers(SITE))
-
-
-def role_permissions(root: str, role: str) -> Permissions:
-    """Return the permissions of one of ``subjects.ROLES``, all of them in the cluster."""
-    publish = tuple(subject(root, row.kind, ANY, ANY) for row in published_by(role))
-    subscribe = tuple(subject(root, row.kind, ANY, ANY) for row in subscribed_by(role))
-    return Permissions(publish, (*subscribe, f"{inbox_of(role)}.>"), _answers(role))
+    return Permissions(tuple(publish), tuple(subscribe))
 
 
 def _subscription(root: str, row: SubjectRow, pool: str) -> str:
@@ -79,17 +104,6 @@ def _subscription(root: str, row: SubjectRow, pool: str) -> str:
     return f"{subject(root, row.kind, pool, ANY)} {queue_group(row, pool)}".rstrip()
 
 
-def _answers(user: str) -> int:
+def _most_answers(user: str) -> int:
     """Return how many messages may answer one: as the longest answer needs."""
     return max((row.answers for row in subscribed_by(user)), default=0)
-
-
-def server_entry(public_key: str, may: Permissions) -> str:
-    """Return one user as the configuration of nats-server has it."""
-    permissions: dict[str, object] = {
-        "publish": {"allow": list(may.publish)},
-        "subscribe": {"allow": list(may.subscribe)},
-    }
-    if may.answers:
-        permissions["allow_responses"] = {"max": may.answers, "expires": f"{ANSWERS_S}s"}
-    return json.dumps({"nkey": public_key, "permissions": permissions}, indent=2)

@@ -9,7 +9,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from itertools import count
-from typing import Optional
+from typing import NamedTuple, Optional
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -37,13 +37,20 @@ class NotConnected(LinkError):
     """There was no connection to send it with: it was certainly not carried out."""
 
 
+class Reply(NamedTuple):
+    """An answer, as it came."""
+
+    payload: bytes
+    headers: Mapping[str, str]
+
+
 class Requester:
     """Requests on one connection, and their pending answers."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._inbox = client.new_inbox()
-        self._pending: dict[str, asyncio.Future[bytes]] = {}
+        self._pending: dict[str, asyncio.Future[Reply]] = {}
         self._numbers = count()
 
     @classmethod
@@ -55,7 +62,7 @@ class Requester:
 
     async def ask(
         self, where: str, payload: bytes, timeout_s: float, headers: Headers = None
-    ) -> bytes:
+    ) -> Reply:
         """Send a request and return the answer; raise a ``LinkError`` if none comes."""
         inbox = f"{self._inbox}.{next(self._numbers)}"
         answer = asyncio.get_running_loop().create_future()
@@ -82,7 +89,7 @@ class Requester:
         if message.headers and message.headers.get("Status") == "503":
             answer.set_exception(NoResponders("nobody listens there"))
         else:
-            answer.set_result(message.data)
+            answer.set_result(Reply(message.data, message.headers or {}))
 
     def give_up(self) -> None:
         """Fail all pending requests: the connection is gone."""

@@ -15,13 +15,12 @@
 The pool stands in every subject but the last, so that a site's credential can be confined to its
 own pools, and a submitter needs a handful of wildcard subscriptions however many jobs it has.
 
-What users may publish and subscribe to (``permissions.py``, and the chart by
-``chart/files/subjects.json``) and what ``interlink-submitter check`` tries follow from ``TABLE``.
+What passes between the accounts of the server (``accounts.py``), what their users may publish and
+subscribe to (``permissions.py``; the chart has both by ``chart/files/subjects.json``) and what
+``interlink-submitter check`` tries follow from ``TABLE``.
 
-No user may both publish and subscribe to the same subject. The server lets a site answer wherever a
-message asks for an answer; a site that could send such a message to itself could thereby write to
-any subject, other sites' creates among them. So there are two subjects for parts, and an answer
-goes to inboxes only.
+No user may both publish and subscribe to the same subject: so there are two subjects for parts. An
+answer goes to an inbox only, whatever a message names for it.
 """
 
 from __future__ import annotations
@@ -61,6 +60,10 @@ NO_ANSWER = 0
 ONE_ANSWER = 1
 STREAM = 512  # a window of a log
 
+# Seconds for which an answer may be silent: then the server forgets who has asked.
+ANSWER_S = 120
+PART_S = 15  # a part is there at once, and questions for parts that nobody has cost memory
+
 
 # Bytes of a message before it was compressed: more is refused, whatever it costs on the wire.
 SMALL = 64 * 1024
@@ -80,6 +83,7 @@ class SubjectRow(NamedTuple):
     queued: bool = False  # one of a site's submitters gets it: the queue group is the pool
     largest: int = SMALL
     largest_answer: int = SMALL
+    silent_s: int = ANSWER_S  # how long an answer may be
 
 
 _SITE, _PLUGIN, _WATCHERS = (SITE,), (PLUGIN,), (PLUGIN, KUEUE)
@@ -92,17 +96,17 @@ TABLE = (
     SubjectRow(CONFIG, POOL, _SITE, _PLUGIN, largest=MIDDLE),
     SubjectRow(RESOURCES, POOL, _SITE, _WATCHERS, largest=LARGEST_RESOURCES),
     SubjectRow(STATUS, POOL, _SITE, _PLUGIN, largest=PAGE),
-    SubjectRow(REQUEST_PARTS, POOL_AND_ITEM, _SITE, _PLUGIN, ONE_ANSWER),
-    SubjectRow(ANSWER_PARTS, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER),
+    SubjectRow(REQUEST_PARTS, POOL_AND_ITEM, _SITE, _PLUGIN, ONE_ANSWER, silent_s=PART_S),
+    SubjectRow(ANSWER_PARTS, POOL_AND_ITEM, _PLUGIN, _SITE, ONE_ANSWER, silent_s=PART_S),
     SubjectRow(SHUTDOWN, POOL, (OPERATOR,), _SITE),
     SubjectRow(HELLO, NO_TOKENS, _WATCHERS, _SITE),
 )
-"""Every kind of subject; permissions and checks follow from these rows."""
+"""Every kind of subject; accounts, permissions and checks follow from these rows."""
 
 DEFAULT_ROOT = "interlink"
+INBOX = "_INBOX"  # a user's own begin with this and the user's name
+ANSWERS = "_R_"  # the server's subjects for answers to what another account has asked
 ANY = "*"
-
-INBOXES = ("_INBOX.", "_INBOX_", "_R_.")  # without accounts, of users of ours, across accounts
 
 ROWS = {row.kind: row for row in TABLE}
 
@@ -137,8 +141,9 @@ def subject(root: str, kind: str, pool: str = "", item: str = "") -> str:
 
 
 def is_inbox(text: str) -> bool:
-    """Return whether an answer may go there."""
-    return text.startswith(INBOXES)
+    """Return whether an answer may go there: to an inbox, or by the server to another account's."""
+    first, _, rest = text.partition(".")
+    return bool(rest) and (first in (INBOX, ANSWERS) or first.startswith(f"{INBOX}_"))
 
 
 def row_of(root: str, text: str) -> SubjectRow:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from templates.nats.options import LinkSettings
-from templates.nats.subjects import is_inbox
+from templates.nats.subjects import INBOX, is_inbox
 from templates.program.log_format import FORMATS, PLAIN
 from templates.settings.types import REQUIRED, Choice, Kind, PathOrEmpty, Word
 
@@ -23,7 +23,7 @@ class Nats:
     root: Annotated[str, Kind.SUBJECT] = "interlink"
     """What all subjects begin with; the same at all sites and in the cluster."""
     inbox_prefix: Annotated[str, Kind.SUBJECT] = "_INBOX"
-    """Where answers arrive; the NATS user must be allowed to subscribe below it."""
+    """Where answers arrive: `_INBOX`, or `_INBOX_...` below which the NATS user may subscribe."""
     user: Word = ""
     """User name; its password is in password_file."""
     password_file: PathOrEmpty = ""
@@ -67,8 +67,8 @@ def find_nats_errors(nats: Nats) -> Iterator[tuple[str, str]]:
     """Yield (key, reason) of values that contradict each other."""
     if not nats.servers:
         yield "nats.servers", "must hold at least one URL"
-    if not is_inbox(f"{nats.inbox_prefix}."):
-        yield "nats.inbox_prefix", "must be _INBOX, or begin with _INBOX_ or _INBOX."
+    if not is_inbox(f"{nats.inbox_prefix}.x"):
+        yield "nats.inbox_prefix", f"must be {INBOX}, or begin with {INBOX}_"
     given = [key for key in CREDENTIAL_FILES if getattr(nats, key)]
     if len(given) > 1:
         yield f"nats.{given[1]}", f"must not be given together with {given[0]}"

@@ -17,7 +17,7 @@ from kueue_nats.spec.settings import load as load_kueue
 from plugin_server.common.settings import load as load_plugin
 from submitter.backends.registry import make_backend
 from submitter.cli import config_file
-from templates.nats import permissions, subjects
+from templates.nats import accounts, permissions, subjects
 from tests.chart.golden import GOLDEN, golden
 from tests.chart.helm import (
     CHART,
@@ -184,11 +184,7 @@ def users(text: str) -> dict[str, permissions.Permissions]:
     parts = re.split(r"\{\s*(user|nkey): ", text)[1:]
     for _, rest in zip(parts[::2], parts[1::2]):
         lists = [json.loads(words) for words in re.findall(r"allow: (\[.*?\])", rest, re.DOTALL)]
-        answers = re.search(r"allow_responses: \{max: (\d+)", rest)
-        name = rest.split('"')[1]
-        found[name] = permissions.Permissions(
-            tuple(lists[0]), tuple(lists[1]), int(answers[1]) if answers else 0
-        )
+        found[rest.split('"')[1]] = permissions.Permissions(tuple(lists[0]), tuple(lists[1]))
     return found
 
 
@@ -204,8 +200,36 @@ def test_users_may_what_the_project_says_and_no_more() -> None:
     }
 
 
+def crossings(text: str) -> dict[str, list[str]]:
+    """What each account exports and imports."""
+    found: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        if match := re.fullmatch(r'  "([\w-]+)": \{', line):
+            found[match[1]] = []
+        elif re.fullmatch(r"\{.*\}", line.strip()):
+            found[list(found)[-1]].append(json.dumps(json.loads(line), sort_keys=True))
+    return {name: sorted(entries) for name, entries in found.items()}
+
+
+def test_what_passes_between_accounts_is_what_the_project_says() -> None:
+    root = EVERYTHING["subjectRoot"]
+    pools = {site["name"]: site["pools"] for site in EVERYTHING["nats"]["sites"]}
+    expected = {name: accounts.site_account(root, own, []) for name, own in pools.items()}
+    expected["cluster"] = accounts.cluster_account(root, pools, [])
+    text = configuration("everything")
+    assert crossings(text) == {
+        name: sorted(json.dumps(e, sort_keys=True) for e in made["exports"] + made["imports"])
+        for name, made in expected.items()
+    }
+    for made in list(expected.values())[:-1]:
+        limits = ", ".join(f"{key}: {value}" for key, value in made["limits"].items())
+        assert f"limits: {{{limits}}}" in text
+    for key, value in accounts.SERVER_LIMITS.items():
+        assert f"{key}: {json.dumps(value) if str(value).endswith('s') else value}\n" in text
+
+
 def sorted_(may: permissions.Permissions) -> Any:
-    return sorted(may.publish), sorted(may.subscribe), may.answers
+    return sorted(may.publish), sorted(may.subscribe)
 
 
 def test_only_who_has_no_key_gets_a_password() -> None:

@@ -57,6 +57,7 @@ def changed(path: str, value: Any, base: Json = MINIMAL) -> Json:
             ["the pool p belongs to a and to b"],
         ),
         ("nats.sites", [{"name": "plugin", "pools": ["p"]}], ["there are two users called plugin"]),
+        ("nats.sites", [{"name": "cluster", "pools": ["p"]}], ["account of the cluster itself"]),
         (
             "nats.sites",
             [{"name": "a", "pools": ["p"], "nkey": SITE_KEY}, {"name": "a", "pools": ["q"]}],

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 from nats.aio.client import Client
 
-from templates.cli import nats_site
-from templates.nats import permissions, subjects
+from templates.cli import nats_files, nats_site
+from templates.nats import accounts, permissions, subjects
 from templates.nats.connection import Link, Request
 from templates.nats.subjects import KUEUE, OPERATOR, PLUGIN
-from tests.support.nats_server import program
 from tests.support.nats_users import Site, started
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
@@ -125,6 +124,7 @@ HEARING = [
     ("*", ""),
     (">", ""),
     (">", "a1"),
+    ("_R_.>", ""),  # answers to what other accounts have asked
     ("$SYS.>", ""),
     ("$SYS.ACCOUNT.*.CONNECT", ""),
     ("$JS.>", ""),
@@ -180,7 +180,7 @@ def test_a_site_may_not_say(site: Site, subject: str) -> None:
 
 @pytest.mark.parametrize("victim", ["interlink.create.b", "_INBOX_plugin.x.0"])
 def test_a_site_cannot_grant_itself_an_answer_by_asking_itself(site: Site, victim: str) -> None:
-    """The server lets a site publish to whatever a message that it hears names as its reply."""
+    """A server may let a site publish to whatever a message that it hears names as its reply."""
     may = permissions.site_permissions("interlink", "alpha", ("a1", "a2"))
 
     async def attempt() -> None:
@@ -191,7 +191,7 @@ def test_a_site_cannot_grant_itself_an_answer_by_asking_itself(site: Site, victi
                 await alpha.hear(subject, queue)
             assert alpha.refused == []
             for said in may.publish:
-                await alpha.say(said.replace("*", "x"), reply=victim)
+                await alpha.say(said.replace("*", "x").replace(">", "x"), reply=victim)
             assert alpha.refused == []
             await alpha.say(victim)
             assert len(alpha.refused) == 1
@@ -433,8 +433,9 @@ def test_adding_again_keeps_the_key_and_changes_the_pools(tmp_path: Path) -> Non
     assert nats_site.main(["add", "alpha", "c", *place]) == 0
     after = contents(folder)
     assert after["credentials/alpha.nkey"] == before["credentials/alpha.nkey"]
-    assert "interlink.status.c" in after["users/alpha.conf"]
-    assert "interlink.status.a" not in after["users/alpha.conf"]
+    for account in ("alpha", "cluster"):
+        assert "interlink.status.c" in after[f"accounts/{account}.conf"]
+        assert '"interlink.status.a"' not in after[f"accounts/{account}.conf"]
     assert nats_site.main(["add", "alpha", "c", "--new-key", *place]) == 0
     assert contents(folder)["credentials/alpha.nkey"] != after["credentials/alpha.nkey"]
 
@@ -442,12 +443,13 @@ def test_adding_again_keeps_the_key_and_changes_the_pools(tmp_path: Path) -> Non
 def test_a_site_may_have_a_bucket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = ["--dir", str(tmp_path)]
     assert nats_site.main(["init", str(tmp_path)]) == 0
-    rights = tmp_path / "users" / "alpha.conf"
+    rights = tmp_path / "accounts" / "alpha.conf"
     for words, has in ((["--bucket"], True), ([], False)):
         assert nats_site.main(["add", "alpha", "a", *words, *folder]) == 0
         assert ("$KV.tokens-alpha.*" in rights.read_text()) == has
-        assert ("STREAM.MSG.GET.KV_tokens-alpha" in rights.read_text()) == has
-        assert ("nats kv add tokens-alpha --history=1" in capsys.readouterr().out) == has
+        assert ("DIRECT.GET.KV_tokens-alpha" in rights.read_text()) == has
+        assert ("max_streams" in rights.read_text()) == has
+        assert ("nats-site bucket alpha" in capsys.readouterr().out) == has
         assert nats_site.main(["list", *folder]) == 0
         assert capsys.readouterr().out.count("alpha") == 1
 
@@ -468,7 +470,8 @@ def test_the_list_names_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert nats_site.main(["list", "--dir", str(folder)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == [PLUGIN, KUEUE, OPERATOR, "alpha"]
-    assert rows[-1][2:] == ["a", "b"]
+    assert [row[2] for row in rows] == ["cluster"] * 3 + ["open"]
+    assert rows[-1][3:] == ["a", "b"]
     assert all(row[1].startswith("U") for row in rows)
 
 
@@ -490,14 +493,18 @@ def test_the_lines_for_the_site_are_a_configuration(
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (["add", "plugin", "a"], "plugin: is the name of a user in the cluster"),
+        (["add", "plugin", "a"], "plugin: is a name in the cluster"),
+        (["add", "cluster", "a"], "cluster: is a name in the cluster"),
         (["add", "x.y", "a"], "site: must be 1 to 63 letters"),
         (["add", "../x", "a"], "site: must be 1 to 63 letters"),
         (["add", "x", "a.>"], "pool: must be 1 to 63 letters"),
         (["add", "x", "*"], "pool: must be 1 to 63 letters"),
         (["add", "x", "taken"], "pool taken: belongs to alpha"),
         (["remove", "nobody"], "nobody: is no site here"),
-        (["remove", "plugin"], "plugin: is the name of a user in the cluster"),
+        (["remove", "plugin"], "plugin: is no site here"),
+        (["open", "alpha", "nobody"], "nobody: is no site here"),
+        (["close", "cluster"], "cluster: is no site here"),
+        (["bucket", "alpha"], "alpha: has no bucket"),
     ],
 )
 def test_mistakes_are_one_line_and_change_nothing(
@@ -516,7 +523,7 @@ def test_an_unknown_directory_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert nats_site.main(["list", "--dir", str(tmp_path)]) == 1
-    (tmp_path / nats_site.REGISTER).write_text("[]")
+    (tmp_path / nats_files.REGISTER).write_text("[]")
     assert nats_site.main(["list", "--dir", str(tmp_path)]) == 1
     assert nats_site.main(["init", str(tmp_path)]) == 1
     assert nats_site.main(["init", "/proc/nowhere"]) == 1
@@ -566,9 +573,123 @@ def test_the_script_runs(tmp_path: Path) -> None:
     assert b"is not set up: begin with nats-site init" in done.stderr
 
 
-def test_the_servers_own_check_accepts_the_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [["--bucket"], []])
+def test_the_servers_own_check_accepts_the_files(
+    tmp_path: Path, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     made = Site(tmp_path)
-    made("add", "A_1-x", "p")
-    conf = str(made.folder / "nats-server.conf")
-    done = subprocess.run([program(), "-t", "-c", conf], capture_output=True, check=False)
-    assert done.returncode == 0, done.stderr
+    conf = made.folder / "nats-server.conf"
+    if words:
+        conf.write_text(conf.read_text().replace("#jetstream", "jetstream"))
+    made("add", "A_1-x", "p", *words)
+    capsys.readouterr()
+    made("check")
+    assert capsys.readouterr().out == f"ok: nats-server takes {conf}\n"
+
+
+def test_the_check_names_what_is_wrong_or_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = Site(tmp_path)
+    made("write", "--servers", "3")
+    conf = made.folder / "nats-server.conf"
+    conf.write_text(conf.read_text().replace("max_control_line", "#max_control_line"))
+    capsys.readouterr()
+    made("check")
+    notes = capsys.readouterr().out
+    assert f"note: {conf} has no max_control_line: 2KB\n" in notes
+    assert f"note: {conf} has no pool_size: -1, in cluster\n" in notes
+    assert notes.count("note: ") == 2
+    conf.write_text(conf.read_text() + "max_connectoins: 5\n")
+    assert nats_site.main(["check", "--dir", str(made.folder)]) == 1
+    assert "max_connectoins" in capsys.readouterr().err
+
+
+# --- several servers, and sites that had no account of their own ----------------------------------
+
+
+def test_with_several_servers_a_site_is_announced_and_then_opened(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "n"
+    place = ["--dir", str(folder)]
+    assert nats_site.main(["init", str(folder), "--servers", "3"]) == 0
+    assert nats_site.main(["add", "alpha", "a", *place]) == 0
+    told = capsys.readouterr().out
+    assert "all 3 servers" in told
+    assert f"and only then: nats-site open alpha --dir {folder}" in told
+    files = contents(folder)
+    account = json.loads(f"{{{files['accounts/alpha.conf']}}}")["alpha"]
+    assert set(account) == {"limits"}
+    assert "interlink.create.a" not in files["accounts/cluster.conf"]
+    assert nats_site.main(["open", "alpha", *place]) == 0
+    files = contents(folder)
+    assert "interlink.create.a" in files["accounts/cluster.conf"]
+    assert {"limits", "users", "exports", "imports"} == set(
+        json.loads(f"{{{files['accounts/alpha.conf']}}}")["alpha"]
+    )
+    assert nats_site.main(["close", "alpha", *place]) == 0
+    assert json.loads(f"{{{contents(folder)['accounts/alpha.conf']}}}")["alpha"] == account
+
+
+def made_before(folder: Path) -> Site:
+    """A directory as nats-site wrote it when all users shared one account."""
+    made = Site(folder)
+    made("add", "alpha", "a1", "a2")
+    register = json.loads((made.folder / nats_files.REGISTER).read_text())
+    keys = {name: user[0] for name, user in register["users"].items()}
+    register["users"] = {name: user[:3] for name, user in register["users"].items()}
+    del register["servers"]
+    (made.folder / nats_files.REGISTER).write_text(json.dumps(register))
+    for path in [*(made.folder / "accounts").iterdir(), made.folder / "accounts.conf"]:
+        path.unlink()
+    conf = made.folder / "nats-server.conf"
+    text = conf.read_text().replace("authorization { timeout: 2 }\n", "")
+    conf.write_text(text.replace('include "accounts.conf"', 'include "users.conf"'))
+    may = permissions.role_permissions("interlink", PLUGIN)
+    users = [
+        accounts.user_entry(keys[PLUGIN], may._replace(publish=may.publish[:-1], answers=1)),
+        accounts.user_entry(
+            keys["alpha"], permissions.guest_permissions("interlink", "alpha", ("a1", "a2"))
+        ),
+    ]
+    (made.folder / "users").mkdir()
+    whole = {"authorization": {"timeout": 5, "users": users}}
+    (made.folder / "users.conf").write_text(json.dumps(whole)[1:-1])
+    return made
+
+
+def test_sites_of_one_account_keep_working_and_are_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = made_before(tmp_path)
+    made.server.start()
+    seed = Path(made.seed_file("alpha")).read_text()
+
+    async def attempt() -> None:
+        alpha, plugin = serving(made.link("alpha")), made.link(PLUGIN)
+
+        async def ask(text: str) -> str:
+            answer = await plugin.request("a1", "interlink.create.a1", {"text": text}, 60)
+            return str(answer["echo"])
+
+        async with started(alpha, plugin):
+            assert await ask("before") == "before"
+            for words in (["write"], ["open", "alpha"]):
+                links = [plugin, alpha] if words == ["write"] else [alpha]
+                before = [link.connections for link in links]
+                made(*words)
+                made.server.reload()
+                for link, count in zip(links, before):
+                    while link.connections == count or not link.is_connected:
+                        await asyncio.sleep(0.02)
+                assert await ask(words[0]) == words[0]
+                assert await ask(NOISE) == NOISE  # in parts, both ways
+
+    try:
+        asyncio.run(attempt())
+    finally:
+        made.server.stop()
+    assert "nats-site open alpha" in capsys.readouterr().out
+    assert Path(made.seed_file("alpha")).read_text() == seed
+    assert not (made.folder / "users").exists()

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from scripts.lib.interlink import free_port
 from templates.cli import nats_site
 from templates.nats import permissions
 from templates.nats.connection import Link
@@ -22,10 +23,10 @@ class Site:
         cert, key = folder / "server" / "cert.pem", folder / "server" / "key.pem"
         options = ["--cert", str(cert), "--key", str(key)]
         options += ["--url", self.server.websocket_url]
-        self("init", str(self.folder), *options, "--port", str(self.server.websocket_port))
-        conf = self.folder / "nats-server.conf"
-        ours = f"127.0.0.1:{self.server.port}"
-        conf.write_text(conf.read_text().replace("127.0.0.1:4222", ours))
+        options += ["--port", str(self.server.websocket_port)]
+        options += ["--listen", f"127.0.0.1:{self.server.port}"]
+        self.monitor = f"127.0.0.1:{free_port()}"
+        self("init", str(self.folder), *options, "--monitor", self.monitor)
         # Includes are looked for beside the file that has them, whatever they look like.
         (folder / "server" / "nats.conf").write_text('include "../nats/nats-server.conf"\n')
 

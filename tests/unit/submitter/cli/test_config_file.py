@@ -154,6 +154,7 @@ def test_the_build_configuration_may_be_an_older_file(tmp_path: Path) -> None:
             "nats.root: must be letters, digits, dashes and underscores, between dots",
         ),
         (with_nats(inbox_prefix="_INBOX.>"), "nats.inbox_prefix: must be letters"),
+        (with_nats(inbox_prefix="mine"), "nats.inbox_prefix: must be _INBOX, or begin with"),
         (with_nats(user="me"), "nats.user: needs a password_file"),
         (with_nats(password_file="/p"), "nats.password_file: needs a user"),
         (

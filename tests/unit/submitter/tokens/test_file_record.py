@@ -11,15 +11,14 @@ from typing import Any, Callable
 
 import nats as nats_py
 import pytest
-from nats.js.api import KeyValueConfig
 
 from submitter.common.nats_request import AskNats, ask_through, not_connected
 from submitter.tokens.file_record import FileRecord, SharedRecord
 from submitter.tokens.nats_record import BucketRecord
-from templates.common.errors import WireError
-from templates.nats import codec, permissions
+from templates.nats import permissions
 from templates.nats.connection import Link
 from templates.nats.options import LinkSettings
+from templates.nats.requests import Reply
 from tests.support.nats_server import NatsServer
 from tests.support.nats_users import Site
 
@@ -27,19 +26,18 @@ BUCKET = permissions.bucket_of("alpha")
 
 
 class Nats:
-    """The server of nats-site with a bucket for one site, and the connections of sites."""
+    """The server of nats-site with buckets for two sites, and the connections of sites."""
 
     def __init__(self, folder: Path) -> None:
-        store = f'jetstream {{ store_dir: "{folder}/store" }}\n'
-        admin = NatsServer(folder / "admin", jetstream={"store_dir": f"{folder}/store"}).start()
-        asyncio.run(_make_bucket(admin.url))
-        admin.stop()
         self.site = Site(folder)
         conf = self.site.folder / "nats-server.conf"
-        conf.write_text(conf.read_text() + store)
+        conf.write_text(conf.read_text() + f'jetstream {{ store_dir: "{folder}/store" }}\n')
         self.site("add", "alpha", "a", "--bucket")
+        self.site("add", "gamma", "c", "--bucket")
         self.site("add", "beta", "b")
         self.server = self.site.server.start()
+        for name in ("alpha", "gamma"):
+            self.site("bucket", name, "--server", self.server.url)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
         self._thread.start()
@@ -65,12 +63,6 @@ class Nats:
         self._thread.join(10)
         self._loop.close()
         self.server.stop()
-
-
-async def _make_bucket(url: str) -> None:
-    client = await nats_py.connect(url)
-    await client.jetstream().create_key_value(KeyValueConfig(BUCKET, history=1))
-    await client.close()
 
 
 @pytest.fixture(scope="module")
@@ -160,50 +152,73 @@ def test_a_site_cannot_make_buckets_or_change_its_own(
     """Who could make a stream could have it keep the messages of all others."""
     monkeypatch.setattr("submitter.common.nats_request.TIMEOUT_S", 0.5)
     ask = nats.ask("alpha")
-    for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "INFO", "MSG.DELETE"):
+    for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "INFO", "MSG.DELETE", "MSG.GET"):
         where = f"$JS.API.STREAM.{verb}.KV_{BUCKET}"
         with pytest.raises(Exception, match="no answer within"):
             ask(where, json.dumps({"name": f"KV_{BUCKET}"}).encode(), {})
 
 
-def test_what_the_store_answers_is_no_message_of_ours(nats: Nats) -> None:
-    """A site can have it answer at any subject; nobody takes that for what belongs there."""
-    heard: list[bytes] = []
+# Where a site could have the store write: records of others, and requests and publications of all.
+ELSEWHERE = [
+    permissions.key_of_bucket(BUCKET, "theirs"),
+    permissions.request_to_bucket(BUCKET, "theirs"),
+    f"$JS.API.STREAM.DELETE.KV_{BUCKET}",
+    "interlink.shutdown.b",
+    "interlink.create.a",
+    "interlink.hello",
+    "interlink.resources.c",
+    "_INBOX_alpha.x",
+    "_INBOX_plugin.x",
+]
+
+
+def test_a_bucket_answers_into_its_own_account_only(nats: Nats) -> None:
+    """JetStream publishes its answer wherever a question says, as if nobody had said it."""
+    record = BucketRecord(nats.ask("alpha"), BUCKET, "theirs")
+    version = record.swap(record.read()[1], b"hush")
+    own = permissions.bucket_of("gamma")
+    asked = (
+        permissions.key_of_bucket(own, "own"),
+        permissions.request_to_bucket(own, "own"),
+    )
+    heard: list[str] = []
 
     async def attempt() -> None:
         async def keep(message: Any) -> None:
-            heard.append(message.data)
+            heard.append(message.subject)
 
-        names = ("alpha", "beta")
-        clients = [
-            await nats_py.connect(nats.server.url, nkeys_seed=nats.site.seed_file(name))
-            for name in names
-        ]
-        await clients[1].subscribe("interlink.shutdown.b", cb=keep)
-        await clients[1].flush()
-        question = json.dumps({"last_by_subj": f"$KV.{BUCKET}.own"}).encode()
-        asked = (
-            (permissions.key_of_bucket(BUCKET, "own"), b'{"v": 1}'),
-            (permissions.request_to_bucket(BUCKET), question),
-        )
-        end = asyncio.get_running_loop().time() + 20
-        while len(kinds()) < 2 and asyncio.get_running_loop().time() < end:
-            for where, payload in asked:  # the server may lose an answer when it is busy
-                await clients[0].publish(where, payload, reply="interlink.shutdown.b")
-            await clients[0].flush()
-            await asyncio.sleep(0.1)
-        for client in clients:
+        clients = {
+            name: await nats_py.connect(nats.server.url, nkeys_seed=nats.site.seed_file(name))
+            for name in ("alpha", "beta", "gamma", "plugin")
+        }
+        for name, subject in (
+            ("alpha", "interlink.create.a a"),
+            ("alpha", "interlink.hello"),
+            ("alpha", "_INBOX_alpha.>"),
+            ("beta", "interlink.shutdown.b"),
+            ("beta", "interlink.hello"),
+            ("plugin", "_INBOX_plugin.>"),
+        ):
+            where, _, queue = subject.partition(" ")
+            await clients[name].subscribe(where, queue=queue, cb=keep)
+            await clients[name].flush()
+        for where in asked:
+            for reply in ELSEWHERE:
+                await clients["gamma"].publish(where, b"{}", reply=reply)
+        await clients["gamma"].flush()
+        # What the store was asked before is answered now.
+        inbox = f"{permissions.inbox_of('gamma')}.x"
+        answers = await clients["gamma"].subscribe(f"{permissions.inbox_of('gamma')}.>")
+        for where in asked:
+            await clients["gamma"].publish(where, b"{}", reply=inbox)
+            await answers.next_msg(20)
+        for client in clients.values():
+            await client.flush()
             await client.close()
 
-    def kinds() -> set[str]:
-        """What a value that was put, and one that was got, are answered with."""
-        return {json.loads(raw).get("type", "") for raw in heard}
-
     asyncio.run(attempt())
-    assert len(kinds()) == 2
-    for raw in heard:
-        with pytest.raises(WireError, match="has version None"):
-            codec.decode(raw)
+    assert heard == []
+    assert record.read() == (b"hush", version)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
@@ -216,11 +231,9 @@ def test_a_bucket_that_is_not_there(tmp_path: Path, keeps: bool) -> None:
         await link.start()
         assert await link.connected(20)
         record = BucketRecord(ask_through(link), BUCKET, "k")
-        none = "there is no such bucket, or the server keeps none"
-        with pytest.raises(OSError, match="stream not found" if keeps else none):
-            await asyncio.to_thread(record.read)
-        with pytest.raises(OSError, match=none):
-            await asyncio.to_thread(record.swap, "0", b"content")
+        for attempt in (record.read, lambda: record.swap("0", b"content")):
+            with pytest.raises(OSError, match="there is no such bucket"):
+                await asyncio.to_thread(attempt)
         server.stop()
         with pytest.raises(OSError, match="connection"):
             await asyncio.to_thread(record.read)
@@ -243,16 +256,27 @@ def test_without_a_connection(tmp_path: Path) -> None:
         (b"x", "answers what is no answer"),
         (b"[]", "answers what is no answer"),
         (b"{}", "answers what is no answer"),
-        (b'{"message": {"seq": 1, "data": "?"}}', "answers what is no answer"),
-        (b'{"message": {"seq": 1, "data": 5}}', "answers what is no answer"),
+        (b'{"seq": "1"}', "answers what is no answer"),
         (b'{"error": {"err_code": 10059, "description": "stream not found"}}', "stream not found"),
+        (b'{"error": {}}', "answers what is no answer"),
         (b'{"error": "x"}', "answers what is no answer"),
     ],
 )
-def test_what_no_server_should_answer(answer: bytes, words: str) -> None:
-    record = BucketRecord(lambda where, payload, headers: answer, BUCKET, "k")
-    for attempt in (record.read, lambda: record.swap("1", b"content")):
-        if b"message" in answer and attempt != record.read:
-            continue
-        with pytest.raises(OSError, match=words):
-            attempt()
+def test_what_no_server_should_answer_to_a_value(answer: bytes, words: str) -> None:
+    record = BucketRecord(lambda where, payload, headers: Reply(answer, {}), BUCKET, "k")
+    with pytest.raises(OSError, match=words):
+        record.swap("1", b"content")
+
+
+@pytest.mark.parametrize(
+    ("headers", "words"),
+    [
+        ({}, "answers what is no answer"),
+        ({"Nats-Sequence": "-1"}, "answers what is no answer"),
+        ({"Status": "408", "Description": "Bad Request"}, "Bad Request"),
+    ],
+)
+def test_what_no_server_should_answer_to_a_question(headers: dict[str, str], words: str) -> None:
+    record = BucketRecord(lambda where, payload, _: Reply(b"content", headers), BUCKET, "k")
+    with pytest.raises(OSError, match=words):
+        record.read()

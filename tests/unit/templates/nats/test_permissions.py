@@ -16,8 +16,9 @@ def test_a_site() -> None:
         "interlink.resources.b",
         "interlink.status.b",
         "interlink.requestparts.b.*",
+        "_R_.>",
         "$KV.tokens-alpha.*",
-        "$JS.API.STREAM.MSG.GET.KV_tokens-alpha",
+        "$JS.API.DIRECT.GET.KV_tokens-alpha.$KV.tokens-alpha.*",
     )
     assert may.subscribe == (
         "interlink.hello",
@@ -35,7 +36,16 @@ def test_a_site() -> None:
         "interlink.answerparts.b.*",
         "interlink.shutdown.b",
     )
-    assert may.answers == 512
+    assert may.answers == 0
+
+
+def test_a_site_without_an_account_of_its_own() -> None:
+    """It answers where it was asked: the plugin's inbox is in its own account."""
+    may = permissions.guest_permissions("interlink", "alpha", ("a",))
+    own = permissions.site_permissions("interlink", "alpha", ("a",))
+    assert may == (own.publish[:-1], own.subscribe, 512)
+    plugin = permissions.role_permissions("interlink", subjects.PLUGIN, ["alpha"])
+    assert plugin.publish[-1] == "_INBOX_alpha.>"
 
 
 def test_the_plugin() -> None:
@@ -47,6 +57,7 @@ def test_the_plugin() -> None:
             "lab.il.query.*",
             "lab.il.answerparts.*.*",
             "lab.il.hello",
+            "_R_.>",
         ),
         (
             "lab.il.config.*",
@@ -55,7 +66,7 @@ def test_the_plugin() -> None:
             "lab.il.requestparts.*.*",
             "_INBOX_plugin.>",
         ),
-        1,
+        0,
     )
 
 

@@ -34,7 +34,8 @@ def test_answers_come_to_who_has_asked(server: NatsServer) -> None:
             words = [f"word {number}" for number in range(100)]
             asked = [requester.ask("where", word.encode(), 10) for word in words]
             answers = await asyncio.gather(*asked)
-            assert [answer.decode() for answer in answers] == [word.upper() for word in words]
+            said = [answer.payload.decode() for answer in answers]
+            assert said == [word.upper() for word in words]
             assert requester._pending == {}
 
     run(work())
@@ -56,7 +57,7 @@ def test_nobody_there_nobody_answers_and_a_late_answer(server: NatsServer) -> No
                 await requester.ask("mute", b"", 0.2)
             await heard[0].respond(b"late")  # which nobody waits for any more
             await one.client.subscribe("where", cb=echo)
-            assert await requester.ask("where", b"next", 10) == b"NEXT"
+            assert (await requester.ask("where", b"next", 10)).payload == b"NEXT"
             assert requester._pending == {}
 
     run(work())
@@ -71,7 +72,8 @@ def test_two_answers_are_one(server: NatsServer) -> None:
         async with Connected(server) as one:
             requester = await Requester.on(one.client)
             await one.client.subscribe("where", cb=twice)
-            assert [await requester.ask("where", b"", 10) for _ in range(3)] == [b"one"] * 3
+            answers = [await requester.ask("where", b"", 10) for _ in range(3)]
+            assert answers == [(b"one", {})] * 3
             assert one.complaints == []
 
     run(work())
