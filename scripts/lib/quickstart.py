@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import http.client
+import io
 import json
 import os
 import shutil
@@ -32,7 +33,10 @@ from scripts.lib.interlink import (
     is_up,
     log_request,
 )
+from templates.cli import nats_site
 from templates.common.errors import InterlinkNatsError
+from templates.nats.permissions import inbox_of
+from templates.nats.subjects import PLUGIN
 
 HERE = Path(__file__).resolve().parent
 REPOSITORY = HERE.parent.parent
@@ -116,7 +120,8 @@ class System:
         python = sys.executable
         say("starting nats-server (TLS WebSockets)")
         server = shutil.which("nats-server", path=str(Path(python).parent))
-        self._run("nats", [server or "nats-server", "--config", str(self.folder / "nats.conf")])
+        conf = str(self.folder / "nats" / "nats-server.conf")
+        self._run("nats", [server or "nats-server", "--config", conf])
         self._wait("nats", lambda: is_up("localhost", self.nats_port))
         say(f"starting the submitter of pool {POOL} (it runs jobs on this machine)")
         self._run(
@@ -146,20 +151,32 @@ class System:
     def _write_configuration(self) -> None:
         certificates.make(self.folder)
         (self.folder / "jobs").mkdir(mode=0o700)
-        tls = {"cert_file": f"{self.folder}/cert.pem", "key_file": f"{self.folder}/key.pem"}
-        websocket = {"host": "localhost", "port": self.nats_port, "tls": tls}
-        nats = {
-            "servers": [f"wss://localhost:{self.nats_port}"],
-            "ca_file": f"{self.folder}/ca.pem",
-        }
+        self._make_users()
         pool = {"name": POOL, "backend": "host", "directory": f"{self.folder}/jobs"}
         address = f"http://127.0.0.1:{self.port}"
         for name, content in {
-            "nats.conf": {"host": "127.0.0.1", "port": free_port(), "websocket": websocket},
-            "submitter.yaml": {"nats": nats, "pools": [pool]},
-            "plugin.yaml": {"nats": nats, "listen": address},
+            "submitter.yaml": {"nats": self._nats_settings(POOL), "pools": [pool]},
+            "plugin.yaml": {"nats": self._nats_settings(PLUGIN), "listen": address},
         }.items():
             (self.folder / name).write_text(json.dumps(content, indent=2))  # JSON is YAML
+
+    def _make_users(self) -> None:
+        """Make the server's files as for any server: the site is called as its pool."""
+        nats = str(self.folder / "nats")
+        where = ["--host", "localhost", "--port", str(self.nats_port)]
+        where += ["--listen", f"127.0.0.1:{free_port()}", "--monitor", f"127.0.0.1:{free_port()}"]
+        tls = ["--cert", f"{self.folder}/cert.pem", "--key", f"{self.folder}/key.pem"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            nats_site.main(["init", nats, *where, *tls])
+            nats_site.main(["add", POOL, POOL, "--dir", nats])
+
+    def _nats_settings(self, user: str) -> dict[str, Any]:
+        return {
+            "servers": [f"wss://localhost:{self.nats_port}"],
+            "ca_file": f"{self.folder}/ca.pem",
+            "inbox_prefix": inbox_of(user),
+            "nkey_file": f"{self.folder}/nats/credentials/{user}.nkey",
+        }
 
     def _run(self, name: str, command: list[str], **environment: str) -> None:
         with (self.folder / f"{name}.log").open("wb") as log:

@@ -57,7 +57,7 @@ define_chain() {
     local etc=$state/etc python="$venv/bin/python"
     case $1 in
     nats)
-        command=("$venv/bin/nats-server" --config "$etc/nats.conf")
+        command=("$venv/bin/nats-server" --config "$etc/nats/nats-server.conf")
         asked=http://127.0.0.1:8222/healthz ;;
     plugin)
         command=(env PYTHONPATH="$repo" INTERLINK_PLUGIN_CONFIG="$etc/plugin.yaml" "$python" -P -m gunicorn
@@ -263,7 +263,6 @@ write_nats_configuration() {
             "$here/nats-site" add "$site" "$site" --dir "$nats"
         done
     } >"$state/log/nats-site.log" 2>&1 9>&- || die "no users for NATS: $(log_end nats-site)"
-    printf 'include "nats/nats-server.conf"\nhttp: "127.0.0.1:8222"\n' >"$state/etc/nats.conf"
 }
 
 write_chain_configuration() {
