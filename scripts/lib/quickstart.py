@@ -169,6 +169,7 @@ class System:
         with contextlib.redirect_stdout(io.StringIO()):
             nats_site.main(["init", nats, *where, *tls])
             nats_site.main(["add", POOL, POOL, "--dir", nats])
+            nats_site.main(["open", POOL, "--dir", nats])
 
     def _nats_settings(self, user: str) -> dict[str, Any]:
         return {

@@ -90,7 +90,6 @@ class Register(NamedTuple):
     root: str
     url: str
     users: dict[str, User]
-    servers: int = 1
 
     @property
     def sites(self) -> dict[str, User]:
@@ -104,7 +103,7 @@ def load(folder: Path) -> Register:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         users = {n: User(u[0], tuple(u[1]), *u[2:]) for n, u in raw["users"].items()}
-        return Register(raw["root"], raw["url"], users, int(raw.get("servers", 1)))
+        return Register(raw["root"], raw["url"], users)
     except FileNotFoundError:
         raise ConfigError(str(folder), "is not set up: begin with nats-site init") from None
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):

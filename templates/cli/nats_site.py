@@ -87,8 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     bucket.add_argument("--ca-file", metavar="FILE", default="", help="who vouches for it")
     command("list", list_users, "show all users")
     command("check", check_files, "have nats-server judge the files, if it is here")
-    anew = command("write", write_anew, "write all files anew, as after an update")
-    anew.add_argument("--servers", metavar="N", type=int, help="how many servers there are now")
+    command("write", write_anew, "write all files anew, as after an update")
     return parser
 
 
@@ -104,8 +103,6 @@ def _add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("--listen", default="127.0.0.1:4222", help=text)
     text = "HOST:PORT of its figures, which need no password (default: %(default)s)"
     init.add_argument("--monitor", default="127.0.0.1:8222", help=text)
-    text = "how many servers share the files (default: %(default)s)"
-    init.add_argument("--servers", metavar="N", type=int, default=1, help=text)
 
 
 # --- the commands -------------------------------------------------------------------------------
@@ -117,7 +114,7 @@ def init_server(arguments: argparse.Namespace) -> str:
     if (folder / nats_files.REGISTER).exists():
         raise ConfigError(str(folder), "is set up already: add a site, or take another directory")
     root = check_root("--root", arguments.root)
-    register = Register(root, arguments.url, {}, arguments.servers)
+    register = Register(root, arguments.url, {})
     folder.mkdir(parents=True, exist_ok=True)
     conf = folder / SERVER_CONF
     if not conf.exists():
@@ -142,8 +139,7 @@ def add_site(arguments: argparse.Namespace) -> str:
         shared = sorted(set(pools) & set(user.pools))
         if name != site and shared:
             raise ConfigError(f"pool {shared[0]}", f"belongs to {name}")
-    new = User("", state=OPEN if register.servers == 1 else CLOSED)
-    user = register.users.get(site, new)
+    user = register.users.get(site, User("", state=CLOSED))
     register.users[site] = _with_keys(
         folder,
         site,
@@ -177,7 +173,7 @@ def remove_site(arguments: argparse.Namespace) -> str:
     nats_files.save(folder, register)
     for path in (folder / "credentials").glob(f"{site}.*nkey"):
         path.unlink()
-    return f"{site} is removed.\n{_reload(folder, register)}"
+    return f"{site} is removed.\n{_reload(folder)}"
 
 
 def list_users(arguments: argparse.Namespace) -> str:
@@ -196,11 +192,10 @@ def write_anew(arguments: argparse.Namespace) -> str:
     """Write all files anew, as this version of nats-site has them."""
     folder = arguments.dir
     register = nats_files.load(folder)
-    register = register._replace(servers=arguments.servers or register.servers)
     nats_files.save(folder, register)
     guests = [name for name, user in register.sites.items() if user.state == GUEST]
     move = f"then give each an account of its own: nats-site open {' '.join(guests)}\n"
-    return f"all files are written.\n{_reload(folder, register)}{move if guests else ''}"
+    return f"all files are written.\n{_reload(folder)}{move if guests else ''}"
 
 
 def check_files(arguments: argparse.Namespace) -> str:
@@ -210,7 +205,7 @@ def check_files(arguments: argparse.Namespace) -> str:
     conf = folder / SERVER_CONF
     text = conf.read_text(encoding="utf-8")
     wanted = {key: f"{key}: {value}" for key, value in SERVER_LIMITS.items()}
-    if register.servers > 1:
+    if re.search(r"^\s*cluster\b", text, re.M):
         wanted["pool_size"] = "pool_size: -1, in cluster"
     missing = [
         line for key, line in wanted.items() if not re.search(rf"^[^#]*\b{key}\b", text, re.M)
@@ -300,7 +295,7 @@ def _change_state(arguments: argparse.Namespace, state: str, word: str) -> str:
         user = _with_keys(folder, site, _known(register, site))
         register.users[site] = user._replace(state=state)
     nats_files.save(folder, register)
-    return f"{', '.join(arguments.sites)}: {word}.\n{_reload(folder, register)}"
+    return f"{', '.join(arguments.sites)}: {word}.\n{_reload(folder)}"
 
 
 def _next_steps(folder: Path, register: Register, site: str) -> str:
@@ -312,11 +307,11 @@ def _next_steps(folder: Path, register: Register, site: str) -> str:
     again = ""
     if user.state != OPEN:
         again = (
-            f"{site} {WAITS[user.state]}. When every server has reloaded, and only then: "
-            f"nats-site open {site} --dir {folder}\n"
+            f"{site} {WAITS[user.state]}. When the server has reloaded (of several, all), and only "
+            f"then: nats-site open {site} --dir {folder}\n"
         )
     return (
-        f"{_reload(folder, register)}{again}"
+        f"{_reload(folder)}{again}"
         f"Take {nats_files.key_file(folder, site)} to {site}, by a way that nobody else can read, "
         "as\n/etc/interlink/nats.nkey, readable for the submitter's user only. Its submitter.yaml:"
         "\n\nnats:\n"
@@ -340,13 +335,10 @@ def _bucket_steps(folder: Path, site: str, bucket: str) -> str:
     )
 
 
-def _reload(folder: Path, register: Register) -> str:
-    check = f"if you like, before: nats-site check --dir {folder}\n"
-    if register.servers == 1:
-        return f"Tell the server: nats-server --signal reload (or kill -HUP its process); {check}"
+def _reload(folder: Path) -> str:
     return (
-        f"Take {folder} to all {register.servers} servers, but for credentials, and tell each: "
-        f"nats-server --signal reload; {check}"
+        "Tell the server (of several, all): nats-server --signal reload, or kill -HUP its process; "
+        f"if you like, before: nats-site check --dir {folder}\n"
     )
 
 

@@ -7,7 +7,7 @@ of another one's, whatever its user may say, and the server's limits hold for ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from templates.nats.permissions import Permissions
@@ -37,8 +37,7 @@ SERVER_LIMITS: dict[str, Any] = {
 """Limits of the whole server; accounts cannot have them."""
 LOGIN_S = 2
 CONNECTIONS = 8  # of one site, over all of its submitters
-SUBSCRIPTIONS = 256  # of each connection; and for each pool
-SUBSCRIPTIONS_OF_POOL = 8
+SUBSCRIPTIONS = 1024  # of each connection: each large answer of the last two minutes has one
 _STORE = {"max_mem": 0, "max_file": 4 * 1024 * 1024, "max_streams": 1, "max_consumers": 16}
 
 Account = dict[str, Any]
@@ -63,7 +62,7 @@ def cluster_account(
 
 def site_account(
     root: str,
-    pools: Sequence[str],
+    pools: Iterable[str],
     users: Iterable[dict[str, Any]],
     *,
     connections: int = CONNECTIONS,
@@ -77,19 +76,20 @@ def site_account(
         exports += [_export(root, row, pool, CLUSTER) for row in TABLE if _is_exported_by_site(row)]
         of_pool = [row for row in rows if row.tokens != NO_TOKENS]
         imports += [_import(root, row, CLUSTER, pool) for row in of_pool]
-    made = closed_account(connections, SUBSCRIPTIONS + len(pools) * SUBSCRIPTIONS_OF_POOL)
+    made = closed_account(connections)
     if has_bucket:
         made["jetstream"] = dict(_STORE)
     return {**made, "users": list(users), "exports": exports, "imports": imports}
 
 
-def closed_account(connections: int = CONNECTIONS, subscriptions: int = SUBSCRIPTIONS) -> Account:
+def closed_account(connections: int = CONNECTIONS) -> Account:
     """Return an account that is there, and through which nobody speaks.
 
-    Of several servers all have to know an account before any of them exports something to it: what
-    one then asks of another, which has not heard of that account, is forgotten there.
+    A server has to know an account before something is exported to it, and so have all servers, if
+    there are several. Else a new site's requests for parts, and what it says at another server,
+    reach nobody who was connected before.
     """
-    limits = {"max_connections": connections, "max_subscriptions": subscriptions}
+    limits = {"max_connections": connections, "max_subscriptions": SUBSCRIPTIONS}
     return {"limits": {**limits, "max_leafnodes": 0}}
 
 

@@ -430,6 +430,7 @@ def test_adding_again_keeps_the_key_and_changes_the_pools(tmp_path: Path) -> Non
     before = contents(folder)
     assert nats_site.main(["add", "alpha", "a", *place]) == 0
     assert contents(folder) == before
+    assert nats_site.main(["open", "alpha", *place]) == 0
     assert nats_site.main(["add", "alpha", "c", *place]) == 0
     after = contents(folder)
     assert after["credentials/alpha.nkey"] == before["credentials/alpha.nkey"]
@@ -446,10 +447,13 @@ def test_a_site_may_have_a_bucket(tmp_path: Path, capsys: pytest.CaptureFixture[
     rights = tmp_path / "accounts" / "alpha.conf"
     for words, has in ((["--bucket"], True), ([], False)):
         assert nats_site.main(["add", "alpha", "a", *words, *folder]) == 0
+        told = capsys.readouterr().out
+        assert nats_site.main(["open", "alpha", *folder]) == 0
         assert ("$KV.tokens-alpha.*" in rights.read_text()) == has
         assert ("DIRECT.GET.KV_tokens-alpha" in rights.read_text()) == has
         assert ("max_streams" in rights.read_text()) == has
-        assert ("nats-site bucket alpha" in capsys.readouterr().out) == has
+        assert ("nats-site bucket alpha" in told) == has
+        capsys.readouterr()
         assert nats_site.main(["list", *folder]) == 0
         assert capsys.readouterr().out.count("alpha") == 1
 
@@ -470,7 +474,7 @@ def test_the_list_names_everybody(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert nats_site.main(["list", "--dir", str(folder)]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert [row[0] for row in rows] == [PLUGIN, KUEUE, OPERATOR, "alpha"]
-    assert [row[2] for row in rows] == ["cluster"] * 3 + ["open"]
+    assert [row[2] for row in rows] == ["cluster"] * 3 + ["closed"]
     assert rows[-1][3:] == ["a", "b"]
     assert all(row[1].startswith("U") for row in rows)
 
@@ -591,9 +595,9 @@ def test_the_check_names_what_is_wrong_or_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = Site(tmp_path)
-    made("write", "--servers", "3")
     conf = made.folder / "nats-server.conf"
-    conf.write_text(conf.read_text().replace("max_control_line", "#max_control_line"))
+    text = conf.read_text().replace("max_control_line", "#max_control_line")
+    conf.write_text(text + 'cluster { name: x, listen: "127.0.0.1:-1" }\n')
     capsys.readouterr()
     made("check")
     notes = capsys.readouterr().out
@@ -605,19 +609,19 @@ def test_the_check_names_what_is_wrong_or_left_out(
     assert "max_connectoins" in capsys.readouterr().err
 
 
-# --- several servers, and sites that had no account of their own ----------------------------------
+# --- new sites, and those that had no account of their own -----------------------------------------
 
 
-def test_with_several_servers_a_site_is_announced_and_then_opened(
+def test_a_site_is_announced_and_then_opened(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "n"
     place = ["--dir", str(folder)]
-    assert nats_site.main(["init", str(folder), "--servers", "3"]) == 0
+    assert nats_site.main(["init", str(folder)]) == 0
     assert nats_site.main(["add", "alpha", "a", *place]) == 0
     told = capsys.readouterr().out
-    assert "all 3 servers" in told
-    assert f"and only then: nats-site open alpha --dir {folder}" in told
+    assert "Tell the server (of several, all)" in told
+    assert f"only then: nats-site open alpha --dir {folder}" in told
     files = contents(folder)
     account = json.loads(f"{{{files['accounts/alpha.conf']}}}")["alpha"]
     assert set(account) == {"limits"}
@@ -639,7 +643,6 @@ def made_before(folder: Path) -> Site:
     register = json.loads((made.folder / nats_files.REGISTER).read_text())
     keys = {name: user[0] for name, user in register["users"].items()}
     register["users"] = {name: user[:3] for name, user in register["users"].items()}
-    del register["servers"]
     (made.folder / nats_files.REGISTER).write_text(json.dumps(register))
     for path in [*(made.folder / "accounts").iterdir(), made.folder / "accounts.conf"]:
         path.unlink()

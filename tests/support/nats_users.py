@@ -30,9 +30,12 @@ class Site:
         # Includes are looked for beside the file that has them, whatever they look like.
         (folder / "server" / "nats.conf").write_text('include "../nats/nats-server.conf"\n')
 
-    def __call__(self, *words: str) -> None:
+    def __call__(self, *words: str, opens: bool = True) -> None:
+        """Run a command; a site that is added is opened, as if the server had reloaded between."""
         place = [] if words[0] == "init" else ["--dir", str(self.folder)]
         assert nats_site.main([*words, *place]) == 0
+        if words[0] == "add" and opens:
+            assert nats_site.main(["open", words[1], *place]) == 0
 
     def seed_file(self, name: str) -> str:
         return str(self.folder / "credentials" / f"{name}.nkey")

@@ -262,6 +262,8 @@ write_nats_configuration() {
         for site in $sites; do
             "$here/nats-site" add "$site" "$site" --dir "$nats"
         done
+        # shellcheck disable=SC2086
+        "$here/nats-site" open $sites --dir "$nats"
     } >"$state/log/nats-site.log" 2>&1 9>&- || die "no users for NATS: $(log_end nats-site)"
 }
 

@@ -18,7 +18,7 @@ def test_a_site() -> None:
     made = accounts.site_account("il", ("a",), [{"nkey": "U"}])
     assert made["limits"] == {
         "max_connections": 8,
-        "max_subscriptions": 264,
+        "max_subscriptions": 1024,
         "max_leafnodes": 0,
     }
     assert made["users"] == [{"nkey": "U"}]
