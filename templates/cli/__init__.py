@@ -2,5 +2,5 @@
 
 No program imports it.
 
-Touches: clock, files, loop, nats, nkeys, processes, programs, random.
+Touches: clock, files, loop, nats, network, nkeys, processes, programs, random.
 """

@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from templates.cli import nats_files
+from templates.cli import nats_files, nats_watch
 from templates.cli.nats_files import CLOSED, GUEST, OPEN, SERVER_CONF, Register, User
+from templates.cli.nats_watch import Rates, Watch
 from templates.common.errors import ConfigError, InterlinkNatsError, one_line
 from templates.common.names import check_root, check_token
 from templates.nats import permissions
@@ -28,6 +29,8 @@ from templates.nats.options import LinkSettings
 from templates.nats.subjects import DEFAULT_ROOT, ROLES
 
 LOCAL_URL = "nats://127.0.0.1:4222"
+MONITOR_URL = "http://127.0.0.1:8222"
+RELOAD = "nats-server --signal reload"
 CONNECT_S = 10.0
 RECORDS = {"max_msgs_per_subject": 1, "max_msg_size": 64 * 1024, "max_bytes": 1024 * 1024}
 """What a bucket is: the last value of each key."""
@@ -43,6 +46,8 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     except InterlinkNatsError as error:
         sys.stderr.write(f"nats-site: {error}\n")
         return 1
+    except KeyboardInterrupt:
+        return 130
     except OSError as error:
         sys.stderr.write(f"nats-site: {error.filename}: {error.strerror}\n")
         return 1
@@ -87,6 +92,7 @@ def _parser() -> argparse.ArgumentParser:
     bucket.add_argument("--ca-file", metavar="FILE", default="", help="who vouches for it")
     command("list", list_users, "show all users")
     command("check", check_files, "have nats-server judge the files, if it is here")
+    _add_watch(command("watch", watch_server, "name sites that ask too much of the server"))
     command("write", write_anew, "write all files anew, as after an update")
     return parser
 
@@ -103,6 +109,23 @@ def _add_init(init: argparse.ArgumentParser) -> None:
     init.add_argument("--listen", default="127.0.0.1:4222", help=text)
     text = "HOST:PORT of its figures, which need no password (default: %(default)s)"
     init.add_argument("--monitor", default="127.0.0.1:8222", help=text)
+
+
+def _add_watch(watch: argparse.ArgumentParser) -> None:
+    text = "the server's figures (default: %(default)s)"
+    watch.add_argument("--monitor", metavar="URL", default=MONITOR_URL, help=text)
+    text = "how often it looks (default: %(default)s)"
+    watch.add_argument("--every", metavar="SECONDS", type=float, default=10.0, help=text)
+    for name, limit in Rates()._asdict().items():
+        text = f"{name.replace('_', ' ')} that a site may have in a second (default: %(default)g)"
+        option = f"--{name.replace('_', '-')}"
+        watch.add_argument(option, metavar="N", type=float, default=limit, help=text)
+    text = "close the account of a site that goes on, until nats-site open"
+    watch.add_argument("--close", action="store_true", help=text)
+    text = "how often in a row before it is closed (default: %(default)s)"
+    watch.add_argument("--times", metavar="N", type=int, default=3, help=text)
+    text = "what has the server read its files anew (default: %(default)s)"
+    watch.add_argument("--reload", metavar="COMMAND", default=RELOAD, help=text)
 
 
 # --- the commands -------------------------------------------------------------------------------
@@ -200,9 +223,7 @@ def write_anew(arguments: argparse.Namespace) -> str:
 
 def check_files(arguments: argparse.Namespace) -> str:
     """Return what nats-server says of the files, and which limits its admin has left out."""
-    folder = arguments.dir
-    register = nats_files.load(folder)
-    conf = folder / SERVER_CONF
+    conf = arguments.dir / SERVER_CONF
     text = conf.read_text(encoding="utf-8")
     wanted = {key: f"{key}: {value}" for key, value in SERVER_LIMITS.items()}
     if re.search(r"^\s*cluster\b", text, re.M):
@@ -221,6 +242,21 @@ def check_files(arguments: argparse.Namespace) -> str:
     if done.returncode:
         raise ConfigError("nats-server", one_line(done.stderr or done.stdout, 500))
     return f"{notes}ok: nats-server takes {conf}\n"
+
+
+def watch_server(arguments: argparse.Namespace) -> str:
+    """Watch until somebody has had enough of it."""
+    nats_watch.run(
+        Watch(
+            arguments.dir,
+            arguments.monitor.rstrip("/"),
+            Rates(*(getattr(arguments, name) for name in Rates._fields)),
+            arguments.every,
+            arguments.times,
+            arguments.reload if arguments.close else "",
+        )
+    )
+    return ""
 
 
 def make_bucket(arguments: argparse.Namespace) -> str:
@@ -337,7 +373,7 @@ def _bucket_steps(folder: Path, site: str, bucket: str) -> str:
 
 def _reload(folder: Path) -> str:
     return (
-        "Tell the server (of several, all): nats-server --signal reload, or kill -HUP its process; "
+        f"Tell the server (of several, all): {RELOAD}, or kill -HUP its process; "
         f"if you like, before: nats-site check --dir {folder}\n"
     )
 

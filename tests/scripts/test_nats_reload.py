@@ -150,7 +150,9 @@ class Load:
                 return
             text = NOISE if number in LARGE else "small"
             with contextlib.suppress(NoResponders):
-                answer = await self.plugin.request("a", "interlink.create.a", {"text": text}, LONG_S)
+                answer = await self.plugin.request(
+                    "a", "interlink.create.a", {"text": text}, LONG_S
+                )
                 assert answer["text"] == text
                 self.asked += 1
 

@@ -609,7 +609,7 @@ def test_the_check_names_what_is_wrong_or_left_out(
     assert "max_connectoins" in capsys.readouterr().err
 
 
-# --- new sites, and those that had no account of their own -----------------------------------------
+# --- new sites, and those that had no account of their own --------------------------------------
 
 
 def test_a_site_is_announced_and_then_opened(
