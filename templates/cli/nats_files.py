@@ -174,16 +174,15 @@ def _cluster(register: Register) -> accounts.Account:
 
 
 def _site(root: str, site: str, user: User) -> accounts.Account:
+    bounds: dict[str, Any] = {"connections": user.connections, "has_bucket": bool(user.bucket)}
     if user.state != OPEN:
-        return accounts.closed_account(user.connections)
+        return accounts.closed_account(**bounds)
     may = permissions.site_permissions(root, site, user.pools, user.bucket)
     users = [accounts.user_entry(user.public_key, may)]
     if user.bucket:
         own = permissions.bucket_maker_permissions(user.bucket)
         users.append(accounts.user_entry(user.bucket_key, own))
-    return accounts.site_account(
-        root, user.pools, users, connections=user.connections, has_bucket=bool(user.bucket)
-    )
+    return accounts.site_account(root, user.pools, users, **bounds)
 
 
 def _shown(value: object) -> str:

@@ -156,6 +156,8 @@ def init_server(arguments: argparse.Namespace) -> str:
 def add_site(arguments: argparse.Namespace) -> str:
     """Give a site access to its pools, and to nothing else."""
     folder, site = arguments.dir, _site_name(arguments.site)
+    if arguments.connections is not None and arguments.connections < 1:
+        raise ConfigError("--connections", "must be at least 1")
     register = nats_files.load(folder)
     pools = tuple(dict.fromkeys(check_token("pool", pool, ConfigError) for pool in arguments.pools))
     for name, user in register.users.items():

@@ -56,15 +56,16 @@ def run(watch: Watch) -> None:
     """Look for ever, and print a line for each site that is beyond a limit."""
     before: Optional[Figures] = None
     beyond: dict[str, int] = {}
+    began = time.monotonic()
     while True:
-        began = time.monotonic()
+        last, began = began, time.monotonic()
         try:
             after = look(watch.url, _open_sites(watch.folder), before)
         except (OSError, ValueError, KeyError, TypeError) as error:
             _say(f"{watch.url}: {one_line(str(error)) or type(error).__name__}")
             before = None
         else:
-            told = dict(exceeded(before, after, watch.every_s, watch.most)) if before else {}
+            told = dict(exceeded(before, after, began - last, watch.most)) if before else {}
             beyond = {site: beyond.get(site, 0) + 1 for site in told}
             for site, line in told.items():
                 _say(f"{site}: {line}")

@@ -76,13 +76,11 @@ def site_account(
         exports += [_export(root, row, pool, CLUSTER) for row in TABLE if _is_exported_by_site(row)]
         of_pool = [row for row in rows if row.tokens != NO_TOKENS]
         imports += [_import(root, row, CLUSTER, pool) for row in of_pool]
-    made = closed_account(connections)
-    if has_bucket:
-        made["jetstream"] = dict(_STORE)
+    made = closed_account(connections=connections, has_bucket=has_bucket)
     return {**made, "users": list(users), "exports": exports, "imports": imports}
 
 
-def closed_account(connections: int = CONNECTIONS) -> Account:
+def closed_account(*, connections: int = CONNECTIONS, has_bucket: bool = False) -> Account:
     """Return an account that is there, and through which nobody speaks.
 
     A server has to know an account before something is exported to it, and so have all servers, if
@@ -90,7 +88,8 @@ def closed_account(connections: int = CONNECTIONS) -> Account:
     reach nobody who was connected before.
     """
     limits = {"max_connections": connections, "max_subscriptions": SUBSCRIPTIONS}
-    return {"limits": {**limits, "max_leafnodes": 0}}
+    store = {"jetstream": dict(_STORE)} if has_bucket else {}
+    return {"limits": {**limits, "max_leafnodes": 0}, **store}
 
 
 def user_entry(public_key: str, may: Permissions) -> dict[str, Any]:

@@ -504,6 +504,7 @@ def test_the_lines_for_the_site_are_a_configuration(
         (["add", "x", "a.>"], "pool: must be 1 to 63 letters"),
         (["add", "x", "*"], "pool: must be 1 to 63 letters"),
         (["add", "x", "taken"], "pool taken: belongs to alpha"),
+        (["add", "x", "a", "--connections", "-1"], "--connections: must be at least 1"),
         (["remove", "nobody"], "nobody: is no site here"),
         (["remove", "plugin"], "plugin: is no site here"),
         (["open", "alpha", "nobody"], "nobody: is no site here"),

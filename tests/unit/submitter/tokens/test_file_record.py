@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Callable
@@ -219,6 +220,18 @@ def test_a_bucket_answers_into_its_own_account_only(nats: Nats) -> None:
     asyncio.run(attempt())
     assert heard == []
     assert record.read() == (b"hush", version)
+
+
+def test_a_site_that_was_closed_has_its_bucket_again(nats: Nats) -> None:
+    record = BucketRecord(nats.ask("gamma"), permissions.bucket_of("gamma"), "kept")
+    version = record.swap("0", b"hush")
+    for number, command in enumerate(("close", "open"), 1):
+        nats.site(command, "gamma")
+        nats.server.reload()
+        while nats.server.log().count("Reloaded server configuration") < number:
+            time.sleep(0.02)
+    again = BucketRecord(nats.ask("gamma"), permissions.bucket_of("gamma"), "kept")
+    assert again.read() == (b"hush", version)
 
 
 @pytest.mark.parametrize("keeps", [True, False])
