@@ -23,8 +23,11 @@ from templates.nats.subjects import KUEUE, OPERATOR, PLUGIN
 from tests.support.nats_users import Site, started
 
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
-LARGE = "0123456789abcdef" * 250_000  # 4 MB: beyond the server's limit, but not compressed
-NOISE = os.urandom(1_500_000).hex()  # beyond it also then
+TEXTS = {
+    "small": "small",
+    "large": "0123456789abcdef" * 250_000,  # 4 MB: beyond the server's limit, but not compressed
+    "noise": os.urandom(1_500_000).hex(),  # beyond it also then
+}
 
 
 @pytest.fixture(scope="module")
@@ -322,7 +325,8 @@ def serving(alpha: Link) -> Link:
 
     async def echo(request: Request) -> None:
         asked = await request.message("a1")
-        await request.answer("a1", {"echo": asked.get("text", ""), "at": request.subject})
+        answer = {"heard": len(asked["text"]), "text": TEXTS[asked["wanted"]]}
+        await request.answer("a1", {**answer, "at": request.subject})
 
     async def stream(request: Request) -> None:
         for number in range(subjects.STREAM):
@@ -336,14 +340,25 @@ def serving(alpha: Link) -> Link:
     return alpha
 
 
-@pytest.mark.parametrize("where", ["create.a1", f"delete.a2.{JOB}", "query.a1", "query.a2"])
-@pytest.mark.parametrize("text", ["small", LARGE, NOISE], ids=["small", "large", "noise"])
-def test_the_plugin_asks_and_the_site_answers(site: Site, where: str, text: str) -> None:
+# What may be large: requests of creates, answers to queries.
+@pytest.mark.parametrize(
+    ("where", "request_text", "answer_text"),
+    [
+        *((where, "small", "small") for where in ("create.a1", f"delete.a2.{JOB}", "query.a2")),
+        *(("create.a1", text, "small") for text in ("large", "noise")),
+        *((f"query.{pool}", "small", text) for pool in ("a1", "a2") for text in ("large", "noise")),
+    ],
+)
+def test_the_plugin_asks_and_the_site_answers(
+    site: Site, where: str, request_text: str, answer_text: str
+) -> None:
     async def attempt() -> None:
         alpha, plugin = serving(site.link("alpha")), site.link(PLUGIN)
+        asked = {"text": TEXTS[request_text], "wanted": answer_text}
         async with started(alpha, plugin):
-            answer = await plugin.request("a1", f"interlink.{where}", {"text": text}, 60)
-        assert (answer["echo"], answer["at"]) == (text, f"interlink.{where}")
+            answer = await plugin.request("a1", f"interlink.{where}", asked, 60)
+        assert answer["heard"] == len(TEXTS[request_text])
+        assert (answer["text"], answer["at"]) == (TEXTS[answer_text], f"interlink.{where}")
 
     asyncio.run(attempt())
 
@@ -673,12 +688,13 @@ def test_sites_of_one_account_keep_working_and_are_moved(
     async def attempt() -> None:
         alpha, plugin = serving(made.link("alpha")), made.link(PLUGIN)
 
-        async def ask(text: str) -> str:
-            answer = await plugin.request("a1", "interlink.create.a1", {"text": text}, 60)
-            return str(answer["echo"])
+        async def ask(kind: str, sent: str, wanted: str) -> None:
+            asked = {"text": TEXTS[sent], "wanted": wanted}
+            answer = await plugin.request("a1", f"interlink.{kind}.a1", asked, 60)
+            assert (answer["heard"], answer["text"]) == (len(TEXTS[sent]), TEXTS[wanted])
 
         async with started(alpha, plugin):
-            assert await ask("before") == "before"
+            await ask("create", "small", "small")
             for words in (["write"], ["open", "alpha"]):
                 links = [plugin, alpha] if words == ["write"] else [alpha]
                 before = [link.connections for link in links]
@@ -687,8 +703,8 @@ def test_sites_of_one_account_keep_working_and_are_moved(
                 for link, count in zip(links, before):
                     while link.connections == count or not link.is_connected:
                         await asyncio.sleep(0.02)
-                assert await ask(words[0]) == words[0]
-                assert await ask(NOISE) == NOISE  # in parts, both ways
+                await ask("create", "noise", "small")  # in parts, both ways
+                await ask("query", "small", "noise")
 
     try:
         asyncio.run(attempt())
