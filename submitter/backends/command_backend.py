@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from submitter.backends.base import Backend, Observation
 from submitter.backends.commands import CommandRunner, chunks
 from submitter.common.errors import BackendUnavailable
+from submitter.common.guarded_files import OddEntry, read
 from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
-from submitter.store.journal import read
 
 RECOVERY_S = 5.0  # what it accepted before it stopped responding is in its queue by then
 HISTORY_S = 14 * 24 * 3600  # how far back its history is searched for a name
@@ -71,7 +71,10 @@ class CommandBackend(Backend):
         """Return the identities of jobs whose script has begun: it writes its own down."""
         found = {}
         for name in names:
-            words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
+            try:
+                words = (read(f"{self.pool.directory}/jobs/{name}/started") or b"").split()
+            except OddEntry:
+                continue
             native = words[1].decode(errors="replace") if len(words) >= 2 else ""
             if self._is_native(native):
                 found[name] = native

@@ -1,4 +1,4 @@
-"""Errors, commands, file locks, synced files, requests from threads, and periodic tasks.
+"""Errors, commands, file locks, guarded and synced files, requests from threads, periodic tasks.
 
 The only room that starts commands; the others call it. Knows nothing of jobs.
 

@@ -8,11 +8,13 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from submitter.common.guarded_files import open_file
+
 
 @contextmanager
 def locked(path: str, wait: bool) -> Iterator[bool]:
     """Hold the lock of a file, created if missing; yield False if it is held elsewhere."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = open_file(path, os.O_RDWR | os.O_CREAT)
     try:
         yield acquire(descriptor, wait)
     finally:

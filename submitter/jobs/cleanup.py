@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterator
 
+from submitter.common.guarded_files import remove
 from submitter.jobs.context import PoolContext
 from templates.job.records import parse_name
 from templates.protocol.messages import Delete
@@ -47,14 +47,14 @@ class Janitor:
         now = time.time()
         for path, age in _entry_ages(journal.incoming, now):
             if age > LEFTOVER_AFTER_S:
-                _remove(path)
+                remove(path)
         for path, age in _entry_ages(journal.spool, now):
             if age > LEFTOVER_AFTER_S and parse_name(os.path.basename(path)) is None:
-                _remove(path)
+                remove(path)
         for path, age in _entry_ages(journal.deleted, now):
             kept = journal.has(os.path.basename(path))
             if age > self._context.pool.timing.keep_deleted_s and not kept:
-                _remove(path)
+                remove(path)
         if orphans:
             # From here on they are handled like any other deleted job.
             journal.bury([Delete(name, None) for name in orphans])
@@ -69,13 +69,3 @@ def _entry_ages(folder: str, now: float) -> Iterator[tuple[str, float]]:
                 yield entry.path, now - entry.stat(follow_symlinks=False).st_mtime
             except FileNotFoundError:
                 continue
-
-
-def _remove(path: str) -> None:
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-        return
-    try:
-        os.unlink(path)
-    except OSError:
-        return

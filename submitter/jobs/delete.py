@@ -33,24 +33,30 @@ class Removal:
         being_deleted = list(self._context.table.being_deleted.values())
         done = [entry.name for entry in being_deleted if entry.cleaned]
         if done:
-            await asyncio.to_thread(self._remove, done)
-            for name in done:
+            for name in await asyncio.to_thread(self._remove, done):
                 self._context.table.drop(name)
         running = [entry for entry in being_deleted if not entry.has_ended]
         await self._cancel_due([entry for entry in running if entry.native])
-        failure: Optional[SubmitterError] = None
+        failure: Optional[Exception] = None
         for entry in running:
             try:
                 if not entry.native:
                     await self._remove_unsubmitted(entry)
-            except SubmitterError as error:  # of one job: the others go on
+            except (SubmitterError, OSError) as error:  # of one job: the others go on
                 failure = error
         if failure is not None:
             raise failure
 
-    def _remove(self, names: list[str]) -> None:
+    def _remove(self, names: list[str]) -> list[str]:
+        """Remove the directories of these jobs; return those that are gone."""
+        gone = []
         for name in names:
-            self._context.journal.remove(name)
+            try:
+                self._context.journal.remove(name)
+                gone.append(name)
+            except OSError as error:
+                logger.warning("job=%s: its directory is not removed: %s", name, error.strerror)
+        return gone
 
     async def _remove_unsubmitted(self, entry: TrackedJob) -> None:
         """Remove a job that was not submitted; one that was has to be ended first."""

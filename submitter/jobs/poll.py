@@ -17,7 +17,6 @@ from submitter.backends.base import Observation
 from submitter.jobs.context import PoolContext
 from submitter.jobs.scanner import read_records
 from submitter.jobs.table import TrackedJob
-from submitter.store.journal import read
 from templates.job.records import Record
 from templates.job.status import ENDED, IN_QUEUE, QUEUED, STARTED
 
@@ -122,9 +121,7 @@ class Polling:
 
         def read_files() -> list[tuple[list[Record], Optional[bytes]]]:
             names = [entry.name for entry in given_up]
-            return [
-                (read_records(journal, name), read(f"{journal.of(name)}/final")) for name in names
-            ]
+            return [(read_records(journal, name), journal.read_final(name)) for name in names]
 
         for entry, (records, final) in zip(given_up, await asyncio.to_thread(read_files)):
             entry.add_records(records)

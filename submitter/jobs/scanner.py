@@ -5,15 +5,16 @@ Runs in a thread, one scan at a time. Whatever cannot be read is an ``OSError`` 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple, Optional
 
+from submitter.common.guarded_files import LARGE, OddEntry, load_object, read, read_end, read_id
 from submitter.jobs.table import StoredJob
-from submitter.store.journal import Journal, Tombstone, load_request, read
+from submitter.store.journal import Journal, Tombstone, load_request
 from submitter.store.spool import Spool
 from templates.common.errors import WireError
 from templates.job.directory import REQUEST
@@ -130,7 +131,7 @@ class Scanner:
         for name in names:
             try:
                 loaded = load(self._journal, name)
-            except WireError as error:
+            except (WireError, OddEntry) as error:
                 if name not in self._unreadable:
                     logger.warning("job=%s: not one of ours: %s", name, error)
                     self._unreadable.add(name)
@@ -146,28 +147,34 @@ class Scanner:
 
 def read_records(journal: Journal, name: str) -> list[Record]:
     """Return the records of a job, from its own list."""
-    lines = parse_lines(read(f"{journal.of(name)}/records") or b"")
-    return [record for record in lines if record.job == name]
+    try:
+        content = read_end(f"{journal.of(name)}/records", LARGE)
+    except OddEntry as error:
+        logger.warning("job=%s: its records count for nothing: %s", name, error)
+        return []
+    return [record for record in parse_lines(content) if record.job == name]
 
 
 def load(journal: Journal, name: str) -> Optional[StoredJob]:
     """Return a job as read from its directory; None if that has just been removed."""
     folder = journal.of(name)
-    final = read(f"{folder}/final")
+    with suppress(FileNotFoundError):
+        journal.check_directory(name)
+    final = journal.read_final(name)
     tombstone = journal.tombstone(name)
     if final is not None:
         ended_s = os.stat(f"{folder}/final").st_mtime
-        native = _native_id_in(final)
+        native = str(load_object(final).get("native", ""))
         return StoredJob(
             name, None, native=native, final=final, ended_s=ended_s, tombstone=tombstone
         )
-    request = read(f"{folder}/{REQUEST}")
+    request = read(f"{folder}/{REQUEST}", LARGE)
     if request is None:
         return _load_accepted(journal, name, tombstone)
     job, accepted_ms = load_request(request)
     if job.name != name:
         raise WireError("request.json", "is another job's")
-    native = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
+    native = read_id(f"{folder}/native") or ""
     records = read_records(journal, name)
     return StoredJob(name, job, accepted_ms, native, records, tombstone=tombstone)
 
@@ -181,11 +188,3 @@ def _load_accepted(
         return None
     job, accepted_ms = accepted
     return StoredJob(name, job._replace(script="", files=()), accepted_ms, tombstone=tombstone)
-
-
-def _native_id_in(final: bytes) -> str:
-    """Return the native id in a final status; empty if the job has none."""
-    try:
-        return str(json.loads(final).get("native", ""))
-    except (ValueError, AttributeError):
-        raise WireError("final", "cannot be read") from None

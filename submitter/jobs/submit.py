@@ -20,7 +20,8 @@ from submitter.common.errors import (
     SubmitterError,
     SubmitUnclear,
 )
-from submitter.store.journal import Journal, read
+from submitter.common.guarded_files import is_odd, read, read_id
+from submitter.store.journal import Journal
 from templates.job.directory import write_file
 from templates.job.model import Job
 
@@ -85,7 +86,8 @@ class Submission:
         except (FileNotFoundError, NotADirectoryError):
             return Attempt(job.name, MISSING)
         except OSError as error:
-            return Attempt(job.name, UNCLEAR, f"the job's directory: {error.strerror}")
+            outcome = DOUBTFUL if is_odd(error) else UNCLEAR
+            return Attempt(job.name, outcome, f"the job's directory: {error.strerror}")
         except Doubtful as error:
             return Attempt(job.name, DOUBTFUL, str(error))
         except (BackendUnavailable, SubmitUnclear) as error:
@@ -97,9 +99,9 @@ class Submission:
         To be called with the job's lock; None if the job certainly was not submitted.
         """
         folder = self._journal.of(name)
-        written = read(f"{folder}/native")
+        written = read_id(f"{folder}/native")
         if written is not None:
-            return written.decode(errors="replace").strip()
+            return written
         try:
             since = os.stat(f"{folder}/submitting").st_mtime
         except FileNotFoundError:
@@ -136,7 +138,7 @@ class Submission:
         folder = self._journal.of(name)
         try:
             with self._journal.lock(name) as mine:
-                now = (read(f"{folder}/native") or b"").decode(errors="replace").strip()
+                now = read_id(f"{folder}/native") or ""
                 if not mine or now != native:
                     return now if mine else native
                 lost = int(read(f"{folder}/lost") or b"0") + 1

@@ -14,10 +14,10 @@ import time
 from typing import Any, NamedTuple, Optional, Union
 
 from submitter.common.errors import SubmitterError
+from submitter.common.guarded_files import OddEntry, open_file, read_end
 from submitter.jobs.context import PoolContext
 from submitter.jobs.table import TrackedJob
 from submitter.pool.incoming import RequestRefused, read_message
-from submitter.store.journal import read
 from submitter.store.log_files import (
     LogWindow,
     Stamper,
@@ -167,7 +167,7 @@ class LogServer:
         stamper = Stamper(log.path, window) if wanted.timestamps else None
         largest_message = self._link.part_size - len(LOG_DATA)
         try:
-            descriptor = await asyncio.to_thread(os.open, log.path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = await asyncio.to_thread(open_file, log.path)
         except FileNotFoundError:  # the log of an old start, removed meanwhile
             return window, 0
         try:
@@ -237,7 +237,10 @@ def _job_output(directory: str, message: str) -> bytes:
             return b""
     except FileNotFoundError:
         pass
-    output = (read(f"{directory}/output") or b"")[-LARGEST_OUTPUT:]
+    try:
+        output = read_end(f"{directory}/output", LARGEST_OUTPUT)
+    except OddEntry:
+        output = b""
     if not output and not message:
         return b""
     head = f"interlink: no container was started{': ' if message else ''}{message}\n"

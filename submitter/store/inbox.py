@@ -19,18 +19,21 @@ import re
 import threading
 import uuid
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Callable, NamedTuple, Optional
 
 from submitter.common.filelock import acquire
 from submitter.common.fsync import sync_folder
+from submitter.common.guarded_files import OddEntry, load_object, open_file, opened
 from templates.common.errors import WireError
 from templates.job.model import Job
+from templates.nats import codec
 from templates.protocol.messages import describe, read_job
 
 logger = logging.getLogger(__name__)
 
 LARGEST_FILE = 64 * 1024 * 1024  # one more record may follow; then the next file begins
+LARGEST_RECORD = codec.LARGEST + 1024 * 1024  # a whole message that holds one job
 LARGEST_EMPTY_FILE = 1024 * 1024  # a larger one is removed if all its records are settled
 
 _HEADER = re.compile(rb"job (\d{12}) ([0-9a-f]{8})\n")  # the size of the body, its CRC-32
@@ -61,6 +64,7 @@ class InboxFile:
         self.size = 0  # as far as it was read or written
         self.open: dict[str, RecordPosition] = {}
         self.settled: list[RecordPosition] = []  # and not overwritten yet
+        self.is_odd = False  # and that was logged
 
     @property
     def is_ours(self) -> bool:
@@ -83,7 +87,9 @@ class InboxFile:
             end = place.start + place.size
             if end > end_of_file:
                 return  # half of a record: it is still being written, or never was
-            name = _name_in(place.body(descriptor) or b"")
+            name = ""
+            if place.size <= LARGEST_RECORD:
+                name = _name_in(place.body(descriptor) or b"")
             if name:
                 self.open[name] = place
             elif os.pread(descriptor, 1, place.start) != _SETTLED:
@@ -125,8 +131,8 @@ class InboxFile:
     def take_over(self) -> bool:
         """Hold the file, unless a live process does; return whether we hold it."""
         try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+            descriptor = open_file(self.path, os.O_RDWR)
+        except (FileNotFoundError, OddEntry):
             return False
         if not self._hold(descriptor):
             return False
@@ -211,12 +217,21 @@ class Inbox:
                 self._files[name] = InboxFile(f"{self._folder}/{name}")
             for file in self._files.values():
                 if not file.is_ours:
-                    with contextlib.suppress(FileNotFoundError), _opened(file.path) as descriptor:
-                        file.take_in(descriptor)
+                    self._take_in(file)
             for name in self._files.keys() - names:
                 file = self._files.pop(name)
                 if file is not self._current:
                     file.close()
+
+    def _take_in(self, file: InboxFile) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            try:
+                with opened(file.path) as descriptor:
+                    file.take_in(descriptor)
+            except OddEntry as error:
+                if not file.is_odd:
+                    logger.warning("%s: counts for nothing: %s", file.path, error.strerror)
+                file.is_odd = True
 
     def names(self) -> list[str]:
         """Return the jobs not settled at the last look; those of a file in their order."""
@@ -292,21 +307,11 @@ def _is_there(descriptor: int) -> bool:
     return os.fstat(descriptor).st_nlink > 0
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator[int]:
-    """Open a file of another process for reading; raise ``OSError``."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-
-
 def _read_at(path: str, place: RecordPosition) -> Optional[bytes]:
     try:
-        with _opened(path) as descriptor:
+        with opened(path) as descriptor:
             return place.body(descriptor)
-    except FileNotFoundError:
+    except (FileNotFoundError, OddEntry):
         return None
 
 
@@ -329,10 +334,15 @@ def _body(job: Job, accepted_ms: int) -> bytes:
 def _described(body: bytes) -> tuple[dict[str, Any], int]:
     """Return the parsed line, and where the script begins; raise ``ValueError``."""
     end = body.index(b"\n")
-    described = json.loads(body[:end])
-    if not isinstance(described, dict):
-        raise ValueError("not an object")
-    return described, end + 1
+    return load_object(body[:end]), end + 1
+
+
+def read_accepted_ms(described: Mapping[str, Any]) -> int:
+    """Return when a job was accepted; raise ``WireError``."""
+    accepted_ms = described.get("accepted_ms")
+    if type(accepted_ms) is not int:
+        raise WireError("accepted_ms", "must be a whole number")
+    return accepted_ms
 
 
 def _name_in(body: bytes) -> str:
@@ -352,6 +362,6 @@ def _job(body: bytes) -> tuple[Job, int]:
             contents.append(body[at : at + size])
             at += size
         script, *files = contents
-        return read_job(described, script, files), int(described["accepted_ms"])
+        return read_job(described, script, files), read_accepted_ms(described)
     except (ValueError, KeyError, TypeError):
         raise WireError("accepted", "holds a job of another version") from None

@@ -19,19 +19,22 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import shutil
+import stat
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import NamedTuple, Optional, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from submitter.common.errors import SubmitRefused
 from submitter.common.filelock import locked
 from submitter.common.fsync import sync_below
-from submitter.store.inbox import Inbox
-from templates.common.errors import WireError, one_line
+from submitter.common.guarded_files import LARGE, OddEntry, load_object, read, remove
+from submitter.store.inbox import Inbox, read_accepted_ms
+from templates.common.errors import InterlinkNatsError, WireError, one_line
 from templates.job.directory import REQUEST, find_path_conflict, write_file, write_job
 from templates.job.model import Job
 from templates.protocol.messages import (
@@ -43,11 +46,15 @@ from templates.protocol.messages import (
     describe,
     read_job,
 )
+from templates.protocol.publications import read_status
+
+logger = logging.getLogger(__name__)
 
 JOURNALED = "journaled"
 KNOWN = "known"
 
 FOLDERS = ("jobs", "deleted", "spool", "incoming", "accepted")
+LARGEST_FINAL = 1024 * 1024  # it goes over NATS with those of others
 _SCRIPT = b"job.sh"  # placeholder, as only the file has the script
 _SENT_WRONG = (errno.EEXIST, errno.ENOTDIR, errno.ENAMETOOLONG, errno.EISDIR, errno.EINVAL)
 
@@ -117,7 +124,7 @@ class Journal:
 
     def has_tombstone(self, name: str) -> bool:
         """Return whether deletion of the job was requested."""
-        return os.path.exists(f"{self.deleted}/{name}")
+        return os.path.lexists(f"{self.deleted}/{name}")
 
     def unpack(self, name: str) -> None:
         """Create the job's directory, if it has none yet.
@@ -176,13 +183,10 @@ class Journal:
 
     def tombstone(self, job: str) -> Optional[Tombstone]:
         """Return a job's tombstone; None if it has none. One that cannot be read counts, too."""
-        raw = read(f"{self.deleted}/{job}")
-        if raw is None:
-            return None
         try:
-            found = json.loads(raw)
-            return Tombstone(found["at_ms"], found["grace_s"], found["lost"])
-        except (ValueError, KeyError, TypeError):
+            raw = read(f"{self.deleted}/{job}")
+            return None if raw is None else _parse_tombstone(load_object(raw))
+        except (OddEntry, ValueError):
             return Tombstone(_now_ms(), None)
 
     def remove(self, job: str) -> None:
@@ -190,12 +194,20 @@ class Journal:
         self.accepted.settle(job)
         grave = f"{self.incoming}/{job}.{uuid.uuid4().hex}"
         try:
-            os.rename(self.of(job), grave)
+            _rename_any(self.of(job), grave)
         except FileNotFoundError:
             return
-        shutil.rmtree(grave, ignore_errors=True)  # the janitor removes what is left
+        remove(grave)  # the janitor removes what is left
 
     # --- one job --------------------------------------------------------------------------------
+
+    def check_directory(self, job: str) -> None:
+        """Raise ``OddEntry`` unless a job's directory is one that we have made."""
+        found = os.lstat(self.of(job))
+        if not stat.S_ISDIR(found.st_mode):
+            raise OddEntry(self.of(job), "is no directory")
+        if found.st_uid not in (os.geteuid(), os.stat(self.jobs).st_uid):
+            raise OddEntry(self.of(job), f"is user {found.st_uid}'s")
 
     @contextmanager
     def lock(self, job: str) -> Iterator[bool]:
@@ -220,20 +232,35 @@ class Journal:
             write_file(draft, status)
             os.link(draft, path)
         except FileExistsError:
-            return read(path) or status
+            return self.read_final(job) or status
         finally:
             _unlink(draft)
         return status
 
+    def read_final(self, job: str) -> Optional[bytes]:
+        """Return the job's final status; None if none is written that can be read."""
+        path = f"{self.of(job)}/final"
+        try:
+            raw = read(path, LARGEST_FINAL)
+            if raw is not None and read_status(load_object(raw)).job != job:
+                raise WireError("status.job", "is another one")
+        except (OddEntry, ValueError, InterlinkNatsError) as error:
+            logger.warning("job=%s: its final status counts for nothing: %s", job, error)
+            return None
+        return raw
+
     def forget_secrets(self, job: str) -> None:
         """Remove the secrets of a job that has ended."""
-        shutil.rmtree(f"{self.of(job)}/secret", ignore_errors=True)
+        remove(f"{self.of(job)}/secret")
 
 
 def _write_draft(job: Job, accepted_ms: int, draft: str) -> None:
     try:
         write_job(job, draft)
-        write_file(f"{draft}/{REQUEST}", dump_request(job, accepted_ms))
+        request = dump_request(job, accepted_ms)
+        if len(request) > LARGE:
+            raise SubmitRefused(f"its description is larger than {LARGE} bytes")
+        write_file(f"{draft}/{REQUEST}", request)
     except OSError as error:
         if error.errno in _SENT_WRONG:
             message = f"its files cannot be written: {error.strerror}"
@@ -251,6 +278,17 @@ def _rename(draft: str, folder: str) -> None:
         raise
 
 
+def _rename_any(folder: str, grave: str) -> None:
+    """Rename a job's directory, also one that its job has made unwritable."""
+    try:
+        os.rename(folder, grave)
+    except PermissionError:
+        if os.path.islink(folder):
+            raise
+        os.chmod(folder, 0o700)
+        os.rename(folder, grave)
+
+
 def dump_request(job: Job, accepted_ms: int) -> bytes:
     """Return the content of request.json: the job without its script and files."""
     slim = describe(job._replace(files=()))
@@ -260,20 +298,20 @@ def dump_request(job: Job, accepted_ms: int) -> bytes:
 def load_request(raw: bytes) -> tuple[Job, int]:
     """Return the job in a request.json and when it was accepted; raise ``WireError``."""
     try:
-        message = json.loads(raw)
-        accepted_ms = int(message["accepted_ms"])
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        message = load_object(raw)
+    except ValueError:
         raise WireError("request.json", "cannot be read") from None
-    return read_job(message, _SCRIPT, ()), accepted_ms
+    return read_job(message, _SCRIPT, ()), read_accepted_ms(message)
 
 
-def read(path: str) -> Optional[bytes]:
-    """Return the content of a small file; None if it does not exist."""
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+def _parse_tombstone(found: Mapping[str, Any]) -> Tombstone:
+    """Return the tombstone in a file; raise ``ValueError``."""
+    at_ms, grace_s, lost = found.get("at_ms"), found.get("grace_s"), found.get("lost")
+    if type(at_ms) is not int or type(lost) is not bool:
+        raise ValueError("is no tombstone")
+    if grace_s is not None and (type(grace_s) is not int or not 0 <= grace_s < 2**31):
+        raise ValueError("has no grace period")
+    return Tombstone(at_ms, grace_s, lost)
 
 
 def _unlink(path: str) -> None:

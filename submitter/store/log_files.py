@@ -11,7 +11,12 @@ import time
 from collections.abc import Iterator
 from typing import NamedTuple, Optional
 
+from submitter.common.guarded_files import OddEntry, open_file, opened
+
 CHUNK = 64 * 1024  # of a search backwards
+MOST_SEARCHED = 256 * 1024 * 1024  # for the beginning of a line
+LONGEST_ENTRY = 64  # of an index
+_ENTRY = re.compile(rb"([0-9]{1,11}) ([0-9]{1,18})\n")
 _NAME = re.compile(r"(?P<container>[a-z0-9-]+)\.(?P<start>[0-9]{1,9})\.log")
 
 
@@ -53,16 +58,17 @@ def path_of(directory: str, container: str, start: int) -> str:
 
 def tail_offset(path: str, lines: int) -> int:
     """Return where the last lines begin: read from the end, block by block."""
-    with open(path, "rb") as file:
-        end = file.seek(0, os.SEEK_END)
+    with opened(path) as descriptor:
+        end = os.fstat(descriptor).st_size
         if lines == 0:
             return end
         position, wanted = end, lines
-        if end and _read_at(file.fileno(), end - 1, 1) == b"\n":
+        if end and os.pread(descriptor, 1, end - 1) == b"\n":
             position -= 1  # the end of the last line begins no further one
-        while position > 0:
+        least = max(end - MOST_SEARCHED, 0)
+        while position > least:
             size = min(CHUNK, position)
-            block = _read_at(file.fileno(), position - size, size)
+            block = os.pread(descriptor, size, position - size)
             found = block.count(b"\n")
             if found >= wanted:
                 cut = len(block)
@@ -71,7 +77,7 @@ def tail_offset(path: str, lines: int) -> int:
                 return position - size + cut + 1
             wanted -= found
             position -= size
-    return 0
+    return least
 
 
 def since_offset(path: str, since_ms: int) -> int:
@@ -89,30 +95,29 @@ def since_offset(path: str, since_ms: int) -> int:
 def read_index(path: str) -> Iterator[tuple[int, int]]:
     """Yield seconds, and the size of the log at the end of each; skip a torn last line."""
     try:
-        with open(f"{path}.idx", "rb") as file:
-            for line in file:
-                second, _, size = line.strip().partition(b" ")
-                if line.endswith(b"\n") and second.isdigit() and size.isdigit():
-                    yield int(second), int(size)
-    except FileNotFoundError:
+        descriptor = open_file(f"{path}.idx")
+    except (FileNotFoundError, OddEntry):
         return
+    with open(descriptor, "rb") as file:
+        while (line := file.readline(LONGEST_ENTRY)).endswith(b"\n"):
+            found = _ENTRY.fullmatch(line)
+            if found is not None:
+                yield int(found[1]), int(found[2])
 
 
 def line_start(path: str, offset: int) -> int:
     """Return the first offset, from this one on, at which a line begins."""
-    with open(path, "rb") as file:
-        if offset == 0 or _read_at(file.fileno(), offset - 1, 1) in (b"\n", b""):
+    with opened(path) as descriptor:
+        if offset == 0 or os.pread(descriptor, 1, offset - 1) in (b"\n", b""):
             return offset
-        while True:
-            block = _read_at(file.fileno(), offset, CHUNK)
+        end = offset + MOST_SEARCHED
+        while offset < end:
+            block = os.pread(descriptor, CHUNK, offset)
             found = block.find(b"\n")
             if found >= 0 or not block:
                 return offset + found + 1 if found >= 0 else offset
             offset += len(block)
-
-
-def _read_at(descriptor: int, offset: int, size: int) -> bytes:
-    return os.pread(descriptor, size, offset)
+        return offset
 
 
 class Stamper:

@@ -6,12 +6,15 @@ submitter that misses it reads the job's own list of records instead.
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import time
+from collections.abc import Collection
 
-from submitter.store.journal import read
+from submitter.common.guarded_files import OddEntry, read, remove
 from templates.job.records import Record, parse_lines, parse_name
+
+logger = logging.getLogger(__name__)
 
 KEEP_S = 60.0
 
@@ -28,12 +31,23 @@ class Spool:
         now = time.monotonic()
         names = [name for name in os.listdir(self._directory) if parse_name(name) is not None]
         records: list[Record] = []
+        owners = {os.geteuid(), os.stat(self._directory).st_uid}
         new = [name for name in names if name not in self._seen]
         for name in new:
-            records += parse_lines(read(f"{self._directory}/{name}") or b"")
+            records += self._read(name, owners)
         self._drop(set(names), now)
         self._seen.update((name, now) for name in new)
         return records
+
+    def _read(self, name: str, owners: Collection[int]) -> list[Record]:
+        """Return the records of the job that a file is named after."""
+        try:
+            content = read(f"{self._directory}/{name}", owners=owners) or b""
+        except OddEntry as error:
+            logger.warning("%s/%s: is no record: %s", self._directory, name, error.strerror)
+            return []
+        job = name.partition(".")[0]
+        return [record for record in parse_lines(content) if record.job == job]
 
     def _drop(self, names: set[str], now: float) -> None:
         """Remove files that every submitter must have read by now; forget those that are gone."""
@@ -41,6 +55,5 @@ class Spool:
             if name not in names:
                 del self._seen[name]
             elif now - since > KEEP_S:
-                with contextlib.suppress(FileNotFoundError):  # another submitter was quicker
-                    os.unlink(f"{self._directory}/{name}")
+                remove(f"{self._directory}/{name}")
                 del self._seen[name]

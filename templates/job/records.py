@@ -7,6 +7,7 @@ arrival does not matter.
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Optional
@@ -107,7 +108,7 @@ def parse(line: bytes) -> Optional[Record]:
 
 def parse_lines(content: bytes) -> list[Record]:
     """Parse all records of a file, whatever stands between them."""
-    return [record for record in map(parse, content.splitlines()) if record is not None]
+    return [record for record in map(parse, io.BytesIO(content)) if record is not None]
 
 
 def fold(records: Iterable[Record]) -> JobState:

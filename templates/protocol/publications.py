@@ -79,7 +79,7 @@ def dump_status(status: JobStatus) -> bytes:
     return json.dumps(_STATUS.write(status), separators=(",", ":")).encode()
 
 
-def _read_status(raw: Mapping[str, Any]) -> JobStatus:
+def read_status(raw: Mapping[str, Any]) -> JobStatus:
     """Return the status in what ``dump_status`` made."""
     status = _STATUS.read(raw)
     uid = uid_of(status.job)
@@ -114,7 +114,7 @@ def read_status_update(message: Mapping[str, Any], pool: str) -> StatusUpdate:
     with wire_errors():
         if text_at(message, "pool", "statuses") != pool:
             raise WireError("statuses.pool", f"is not {pool}, which the subject names")
-        states = tuple(map(_read_status, objects_at(message, "states", "statuses")))
+        states = tuple(map(read_status, objects_at(message, "states", "statuses")))
         return _STATUS_UPDATE.read({**message, "states": states})
 
 

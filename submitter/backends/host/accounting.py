@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, Optional
 
+from submitter.common.guarded_files import load_object
 from templates.common.quantity import byte_count, count, cpu_milli
 from templates.job.model import Job
 
@@ -23,9 +23,15 @@ class Allocation(NamedTuple):
 def parse_allocation(raw: Optional[bytes]) -> Optional[Allocation]:
     """Parse the allocation in a file; None if it cannot be read."""
     try:
-        return Allocation(**json.loads(raw or b""))
+        found = Allocation(**load_object(raw or b""))
     except (ValueError, TypeError):
         return None
+    amounts, gpus = found.amounts, found.gpus
+    if type(amounts) is not dict or {*map(type, amounts.values())} - {int}:
+        return None
+    if type(gpus) is not list or {*map(type, gpus)} - {str} or type(found.machine) is not str:
+        return None
+    return found
 
 
 def parse_amounts(offer: Mapping[str, str]) -> dict[str, int]:

@@ -46,9 +46,9 @@ from submitter.common.errors import (
     SubmitUnclear,
 )
 from submitter.common.filelock import acquire, locked
+from submitter.common.guarded_files import OddEntry, open_file, read
 from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
-from submitter.store.journal import read
 from templates.job.model import Job
 from templates.job.status import ENDED, STARTED
 
@@ -213,7 +213,10 @@ class HostBackend(Backend):
         """Return the entries that this machine has made, and those that cannot be read."""
         entries = {n: allocation for n, allocation in self._allocations.items() if n in names}
         for name in names - entries.keys():
-            allocation = accounting.parse_allocation(read(f"{self._running}/{name}"))
+            try:
+                allocation = accounting.parse_allocation(read(f"{self._running}/{name}"))
+            except OddEntry:
+                continue
             if allocation is not None:
                 entries[name] = allocation
         self._allocations = entries
@@ -253,7 +256,7 @@ class HostBackend(Backend):
 
     def _is_unlocked(self, entry: str) -> bool:
         try:
-            descriptor = os.open(entry, os.O_RDWR | os.O_CLOEXEC)
+            descriptor = open_file(entry, os.O_RDWR)
         except FileNotFoundError:
             return True
         try:

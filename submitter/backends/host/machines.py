@@ -16,7 +16,7 @@ from typing import NamedTuple, Optional
 
 from submitter.backends.host import accounting
 from submitter.common.errors import BackendUnavailable
-from submitter.store.journal import read
+from submitter.common.guarded_files import OddEntry, load_object, read
 from templates.common.errors import PodRejected
 
 TIMEOUT_S = 120.0  # beyond three of its publications: shared file systems may be slow
@@ -80,8 +80,8 @@ class Machines:
             path = f"{self._folder}/{name}"
             if path == own:
                 continue
-            with contextlib.suppress(FileNotFoundError):
-                age_s = now - os.stat(path).st_mtime
+            with contextlib.suppress(FileNotFoundError, OddEntry):
+                age_s = now - os.lstat(path).st_mtime
                 if age_s > DELETE_AFTER_S:
                     os.unlink(path)
                 elif not name.startswith("."):
@@ -91,6 +91,6 @@ class Machines:
 def _read_amounts(raw: Optional[bytes]) -> dict[str, int]:
     """Parse the offer in a file; return nothing if it cannot be read."""
     try:
-        return accounting.parse_amounts(json.loads(raw or b""))
+        return accounting.parse_amounts(load_object(raw or b""))
     except (ValueError, TypeError, AttributeError, PodRejected):
         return {}

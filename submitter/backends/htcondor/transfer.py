@@ -17,6 +17,7 @@ import tarfile
 import uuid
 from typing import BinaryIO, NamedTuple, Optional
 
+from submitter.common.guarded_files import LARGE, open_file, opened, read_at
 from submitter.store.journal import Journal
 from templates.job.records import parse
 from templates.script.jinja import render
@@ -131,7 +132,7 @@ class StreamUnpacker:
             return
         if size == before:
             return
-        with open(f"{directory}/{STREAM}", "rb") as file:
+        with open(open_file(f"{directory}/{STREAM}"), "rb") as file:
             file.seek(before if size > before else 0)
             while (frame := read_frame(file)) is not None:
                 self._write_frame(directory, frame)
@@ -149,8 +150,7 @@ class StreamUnpacker:
         if folder != directory:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(folder, 0o700)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(path, flags, 0o600)
+        descriptor = open_file(path, os.O_WRONLY | os.O_CREAT)
         try:
             if os.fstat(descriptor).st_size < frame.offset + len(frame.data):
                 os.pwrite(descriptor, frame.data, frame.offset)
@@ -161,9 +161,8 @@ class StreamUnpacker:
         """Write new complete records into the spool, as the job's script would have done."""
         start = self._spooled.get(name, 0)
         try:
-            with open(f"{directory}/records", "rb") as file:
-                file.seek(start)
-                new = file.read()
+            with opened(f"{directory}/records") as descriptor:
+                new = read_at(descriptor, start, LARGE)
         except FileNotFoundError:
             return
         whole = new[: new.rfind(b"\n") + 1]

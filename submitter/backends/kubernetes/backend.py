@@ -9,7 +9,6 @@ pod's status becomes records in the pool's spool, as a job's script would have w
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -32,12 +31,13 @@ from submitter.common.errors import (
     SubmitRefused,
     SubmitUnclear,
 )
+from submitter.common.guarded_files import load_object, read
 from submitter.common.nats_request import AskNats, not_connected
 from submitter.config.settings import Pool
-from submitter.store.journal import read
 from templates.common.constants import SITE_DIRECTORY_LABEL, SITE_POOL_LABEL
 from templates.job.model import MANIFESTS, Job
 from templates.kube_api.client import Json
+from templates.nats import codec
 from templates.site.build_config import KUBERNETES
 
 logger = logging.getLogger(__name__)
@@ -311,7 +311,7 @@ class KubernetesBackend(Backend):
 def _read_manifests(directory: str) -> Optional[Json]:
     """Return the manifests of a job; None if they are gone, as they are when it has ended."""
     try:
-        found: Json = json.loads(read(f"{directory}/{MANIFESTS}") or b"")
+        found: Json = load_object(read(f"{directory}/{MANIFESTS}", codec.LARGEST) or b"")
     except ValueError:
         return None
     return found

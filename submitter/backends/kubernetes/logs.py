@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, Optional
 
 from submitter.backends.kubernetes.client import Api, ApiRefused
 from submitter.common.filelock import locked
-from submitter.store.journal import read
+from submitter.common.guarded_files import read
 from submitter.store.log_files import path_of
 
 FETCH_INTERVAL_S = 1.0  # between two requests for the same log

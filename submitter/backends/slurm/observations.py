@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Optional
 
@@ -16,6 +15,7 @@ from submitter.backends.slurm.states import (
     find_state,
     first_word,
 )
+from submitter.common.guarded_files import read_end
 from templates.job.status import ENDED, QUEUED, STARTED
 
 # The meaning of Slurm's own exit codes (EXIT:SIGNAL) of FAILED jobs.
@@ -94,8 +94,6 @@ def _reason_if_terminated(row: Row, warning_s: int) -> str:
 def _reports_memory_limit(output: str) -> bool:
     """Return whether the end of a job's output names a memory limit."""
     try:
-        with open(output, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL))
-            return _OVER_MEMORY.search(file.read(_TAIL)) is not None
+        return _OVER_MEMORY.search(read_end(output, _TAIL)) is not None
     except OSError:
         return False

@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional, TypeVar
 from submitter.store.journal import JOURNALED, Journal
 from templates.common.names import job_name
 from templates.job.model import Job
-from templates.job.status import ENDED, JobStatus
+from templates.job.status import ENDED, JobIdentity, JobStatus, accepted_status
 from templates.nats import codec, subjects
 from templates.nats.connection import Link, Request
 from templates.nats.options import LinkSettings
@@ -80,6 +80,12 @@ def job_of(
     job = build(parsed, BuildConfig(runtime=Runtime(name="host")))
     assert job.name == job_name(name, job.uid)
     return job
+
+
+def accepted(job: Job) -> bytes:
+    """The first status of a job."""
+    parts = (job.name, job.uid, job.namespace, job.pod, job.containers, job.origin)
+    return publications.dump_status(accepted_status(JobIdentity(*parts)))
 
 
 def placed(journal: Journal, *jobs: Job) -> None:

@@ -13,7 +13,7 @@ from submitter.store.journal import JOURNALED, KNOWN, Journal, load_request
 from templates.common.errors import WireError
 from templates.job.model import File
 from templates.protocol.messages import DELETED, MALFORMED, UNAVAILABLE, Delete, Refusal
-from tests.unit.submitter.rig import job_of, placed
+from tests.unit.submitter.rig import accepted, job_of, placed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
 
@@ -133,8 +133,9 @@ def test_a_missing_directory_refuses(tmp_path: Path) -> None:
 def test_the_first_last_word_counts(journal: Journal) -> None:
     job = job_of()
     placed(journal, job)
-    assert journal.write_final(job.name, b"first") == b"first"
-    assert journal.write_final(job.name, b"second") == b"first"
+    first = accepted(job)
+    assert journal.write_final(job.name, first) == first
+    assert journal.write_final(job.name, b"second") == first
     assert os.listdir(journal.incoming) == []
 
 
