@@ -113,7 +113,8 @@ sends a request without a body again. Only this form of OAuth2-proxy's configura
   "name" $v.condor.pool
   "directory" "/var/lib/interlink/pool"
   "backend" "htcondor"
-  "options" (dict "shared" false "export" list "remote" $remote "tokens" $tokens) -}}
+  "options" (dict "shared" false "export" list "remote" $remote "tokens" $tokens)
+  "policy" (dict "namespaces" (list "*")) -}}
 {{- toYaml (dict
   "nats" (include "interlink.natsSettings" (list . "condor") | fromYaml)
   "pools" (list (mergeOverwrite $pool (deepCopy $v.condor.settings)))

@@ -152,7 +152,12 @@ class System:
         certificates.make(self.folder)
         (self.folder / "jobs").mkdir(mode=0o700)
         self._make_users()
-        pool = {"name": POOL, "backend": "host", "directory": f"{self.folder}/jobs"}
+        pool = {
+            "name": POOL,
+            "backend": "host",
+            "directory": f"{self.folder}/jobs",
+            "policy": {"namespaces": ["*"]},  # nobody else's pods come here
+        }
         address = f"http://127.0.0.1:{self.port}"
         for name, content in {
             "submitter.yaml": {"nats": self._nats_settings(POOL), "pools": [pool]},

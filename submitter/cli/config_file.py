@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from submitter.backends.registry import BACKENDS
-from submitter.config.settings import Pool, Settings
+from submitter.config.settings import Policy, Pool, Settings
 from templates.common.errors import ConfigError
 from templates.program.settings import CREDENTIAL_FILES, Nats, find_nats_errors
 from templates.settings import reference as settings_keys
@@ -18,7 +18,7 @@ from templates.settings.reference import Key
 from templates.settings.rules import kind_of
 from templates.settings.schema import SettingsSchema
 from templates.site import file as build_config_file
-from templates.site.build_config import BuildConfig
+from templates.site.build_config import HOST, BuildConfig
 
 DEFAULT_PATH = "/etc/interlink/submitter.yaml"
 
@@ -28,9 +28,20 @@ EXAMPLE = Settings(
         inbox_prefix="_INBOX_mysite",
         nkey_file="/etc/interlink/nats.nkey",
     ),
-    pools=(Pool(name="mypool", directory="/shared/interlink/mypool"),),
+    pools=(
+        Pool(
+            name="mypool",
+            directory="/shared/interlink/mypool",
+            policy=Policy(namespaces=("mynamespace",)),
+        ),
+    ),
 )
 """Values of the sample for keys without a default."""
+
+UNNAMED = (
+    "must be written where build.runtime.name is host, as nothing keeps a job there from the files "
+    'of the others: name the namespaces that may run here, or ["*"] for all of them'
+)
 
 _FORM = SettingsSchema(Settings(), strict=True)
 
@@ -103,6 +114,8 @@ def _find_errors(settings: Settings) -> Iterator[tuple[str, str]]:
                 f"did you mean {similar[0]}?" if similar else f"known here: {', '.join(BACKENDS)}"
             )
             yield f"pools[{number}].backend", f"unknown batch system ({hint})"
+        if pool.build.runtime.name == HOST and pool.policy.namespaces is None:
+            yield f"pools[{number}].policy.namespaces", UNNAMED
         for key in ("name", "directory"):
             first = seen.setdefault((key, getattr(pool, key)), number)
             if first != number:

@@ -57,7 +57,7 @@ def _raise_first(violations: Iterable[tuple[str, str]]) -> None:
 
 def _violations(job: Job, pool: Pool) -> Iterator[tuple[str, str]]:
     policy = pool.policy
-    if not _matches(job.namespace, policy.namespaces):
+    if policy.namespaces is not None and not _matches(job.namespace, policy.namespaces):
         yield "policy.namespaces", f"pods of namespace {job.namespace}"
     if not _matches(job.runtime, policy.runtimes):
         yield "policy.runtimes", f"scripts for runtime {job.runtime}"

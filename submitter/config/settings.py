@@ -30,8 +30,8 @@ PROGRAM = "interlink-submitter"  # how NATS knows us
 class Policy:
     """The limits of pods in this pool; checked here, whatever the cluster has checked before."""
 
-    namespaces: tuple[Word, ...] = ("*",)
-    """Namespaces whose pods may run here, as shell patterns."""
+    namespaces: Optional[tuple[Word, ...]] = None
+    """Namespaces whose pods may run here, as shell patterns; to be written with runtime host."""
     images: tuple[Word, ...] = ("*",)
     """Images that may run here, as shell patterns of their full names (registry.example.org/*).
 

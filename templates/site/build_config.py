@@ -24,7 +24,8 @@ from templates.settings.types import (
     Word,
 )
 
-RUNTIMES = ("apptainer", "singularity", "podman", "host")
+HOST = "host"  # no runtime: the commands run as they are
+RUNTIMES = ("apptainer", "singularity", "podman", HOST)
 _BASH = "is bash that runs on the node, outside of any container"
 ON_THE_NODE: Mapping[str, str] = {
     "pre-exec": _BASH,

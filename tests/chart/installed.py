@@ -249,6 +249,7 @@ def submitter(release: Release, url: str) -> Process:
                 "backend": "host",
                 "resources": {"cpu": "4", "memory": "4Gi", "pods": "10"},
                 "build": {"runtime": {"name": "host"}},
+                "policy": {"namespaces": ["*"]},
                 "timing": {"poll_s": 1, "resources_s": 5},
             }
         ],

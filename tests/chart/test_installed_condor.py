@@ -50,7 +50,11 @@ def values(issuer: Issuer) -> Json:
         "condor": {
             "enabled": True,
             "caSecret": "site-ca",
-            "settings": {"build": {"runtime": {"name": "host"}}, "timing": {"poll_s": 1}},
+            "settings": {
+                "build": {"runtime": {"name": "host"}},
+                "policy": {"namespaces": ["*"]},
+                "timing": {"poll_s": 1},
+            },
         },
         "oauth2ProxyIamIssuer": issuer.url,
         "iamClientId": DOOR,

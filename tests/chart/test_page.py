@@ -92,7 +92,7 @@ def submitter(release: PageRelease, password: str) -> Process:
     (pool,) = config["pools"]
     (folder / "pool").mkdir(mode=0o700)
     pool |= {"directory": str(folder / "pool"), "backend": "host"}
-    pool["build"] = {"runtime": {"name": "host"}}
+    pool |= {"build": {"runtime": {"name": "host"}}, "policy": {"namespaces": ["*"]}}
     path = folder / "submitter.yaml"
     path.write_text(yaml.safe_dump(config))
     command = [sys.executable, "-m", "submitter", "--config", str(path)]

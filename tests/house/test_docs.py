@@ -89,7 +89,7 @@ def test_the_mistakes_that_the_guide_shows_are_told_so() -> None:
 
 def test_the_example_of_the_guide_loads(tmp_path: Path) -> None:
     (example,) = re.findall(r"```yaml\n(.*?)```", GUIDE, re.DOTALL)
-    (tmp_path / "build.yaml").write_text("")
+    (tmp_path / "build.yaml").write_text("runtime: {name: apptainer}")
     settings = load(textwrap.dedent(example), "example", tmp_path)
     assert [pool.name for pool in settings.pools] == ["mypool"]
 

@@ -49,6 +49,7 @@ def configure(machine: Machine, nats: NatsServer) -> None:
         "name": POOL,
         "directory": POOL_FOLDER,
         "build": {"runtime": {"name": "host"}},
+        "policy": {"namespaces": ["*"]},
         "timing": {"spool_s": 1, "poll_s": 1, "heartbeat_s": 1, "resources_s": 2},
     }
     config = {"nats": {"servers": [nats.url]}, "pools": [pool]}

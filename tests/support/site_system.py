@@ -43,6 +43,7 @@ class SiteSystem(System):
         self._home.mkdir(exist_ok=True)
         shutil.copy(self.nats.ca_file, self._home / "ca.pem")
         own = {**self.defaults, "timing": TIMING, **settings}
+        own["policy"] = {"namespaces": ["*"], **own.get("policy", {})}
         entries = [{"name": pool, "directory": str(self._home / pool), **own} for pool in pools]
         server = f"wss://{CENTRE}:{CENTRE_PORT}"
         nats = {"servers": [server], "ca_file": str(self._home / "ca.pem")}

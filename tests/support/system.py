@@ -149,7 +149,13 @@ class System:
 
     def _add_submitter(self, number: int, pools: Sequence[str], settings: dict[str, Any]) -> None:
         entries = [
-            {"name": pool, "directory": str(self.site / pool), "backend": "host", **settings}
+            {
+                "name": pool,
+                "directory": str(self.site / pool),
+                "backend": "host",
+                **settings,
+                "policy": {"namespaces": ["*"], **settings.get("policy", {})},
+            }
             for pool in pools
         ]
         for pool in pools:

@@ -106,6 +106,7 @@ def _settings(name: str, home: str) -> dict[str, Any]:
             "rules": {"annotations": ["*", *ON_THE_NODE]},
             **kind.get("build", {}),
         },
+        "policy": {"namespaces": ["*"]},  # also where a test takes the runtime away
         "timing": {"poll_s": 1, "resources_s": 5},
     }
     return {"nats": nats, "pools": [pool]}

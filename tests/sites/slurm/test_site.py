@@ -328,6 +328,7 @@ def test_our_submitter_reaches_a_real_nats_server(site: SlurmSite, tmp_path: Pat
     site.lead_to(nats.websocket_port)
     shutil.copy(nats.ca_file, site.home / "ca.pem")
     pool = {"name": POOL, "directory": f"{site.home}/pool", "backend": "host"}
+    pool["policy"] = {"namespaces": ["*"]}
     link = {"servers": [f"wss://{CENTRE}:{CENTRE_PORT}"], "ca_file": f"{site.home}/ca.pem"}
     config = site.home / "submitter.yaml"
     config.write_text(json.dumps({"nats": link, "pools": [pool]}))

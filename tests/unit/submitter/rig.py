@@ -253,6 +253,7 @@ class Submitter:
         self.name = uuid.uuid4().hex[:6]
         quick = {"spool_s": 1, "poll_s": 1, "heartbeat_s": 1, "resources_s": 2}
         timing = {**quick, **pool.pop("timing", {})}
+        policy = {"namespaces": ["*"], **pool.pop("policy", {})}
         config = {
             "nats": {"servers": [nats.url]},
             "pools": [
@@ -260,6 +261,7 @@ class Submitter:
                     "name": POOL,
                     "directory": str(self.directory),
                     "build": {"runtime": {"name": "host"}},
+                    "policy": policy,
                     "timing": timing,
                     **pool,
                 }

@@ -29,7 +29,7 @@ sys.exit(main.main(sys.argv[1:]))
 """
 CONFIG = """
 nats: {servers: ["nats://127.0.0.1:1"]}
-pools: [{name: cpu, directory: /tmp}]
+pools: [{name: cpu, directory: /tmp, policy: {namespaces: ["*"]}}]
 logging: {format: json}
 """
 
@@ -122,8 +122,9 @@ def test_a_mistake_in_the_options_is_one_line_in_the_log(
     tmp_path: Path, backend: str, words: str
 ) -> None:
     config = tmp_path / "submitter.yaml"
-    options = f"[{{name: cpu, backend: {backend}, options: {{cpus: 1}}, directory: {tmp_path}}}]"
-    config.write_text(CONFIG.replace("[{name: cpu, directory: /tmp}]", options))
+    config.write_text(
+        CONFIG.replace("/tmp,", f"{tmp_path}, backend: {backend}, options: {{cpus: 1}},")
+    )
     command = [sys.executable, "-m", "submitter", "--config", str(config)]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -47,6 +47,7 @@ class Case:
         self.secret.chmod(0o600)
         (folder / "jobs").mkdir()
         self.pool: dict[str, Any] = {"name": "a1", "directory": str(folder / "jobs")}
+        self.pool["policy"] = {"namespaces": ["tests"]}
         self.nats: dict[str, Any] = {
             "servers": [site.server.websocket_url],
             "inbox_prefix": "_INBOX_alpha",

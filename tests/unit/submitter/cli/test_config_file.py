@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,12 @@ from templates.site.build_config import BuildConfig, Images
 
 MINIMAL: dict[str, Any] = {
     "nats": {"servers": ["wss://nats.example.org"]},
-    "pools": [{"name": "cpu", "directory": "/shared/cpu"}],
+    "pools": [{"name": "cpu", "directory": "/shared/cpu", "policy": {"namespaces": ["*"]}}],
 }
+
+NAMES_NONE = "pools[0].policy.namespaces: must be written where build.runtime.name is host"
+EVERYONE = Policy(namespaces=("*",))
+CPU = Pool(name="cpu", directory="/shared/cpu", policy=EVERYONE)
 
 EVERYTHING = Settings(
     nats=Nats(
@@ -58,7 +61,7 @@ EVERYTHING = Settings(
             ),
             timing=Timing(1, 2, 3, 4, 5, 6, 7),
         ),
-        Pool(name="other", directory="/shared/other"),
+        Pool(name="other", directory="/shared/other", policy=EVERYONE),
     ),
     logging=Logging("debug", "json"),
 )
@@ -90,7 +93,7 @@ def with_nats(**changed: Any) -> str:
 def test_a_server_and_a_pool_are_enough() -> None:
     assert settings_of() == Settings(
         nats=Nats(servers=("wss://nats.example.org",)),
-        pools=(Pool(name="cpu", directory="/shared/cpu"),),
+        pools=(CPU,),
     )
 
 
@@ -179,6 +182,10 @@ def test_the_build_configuration_may_be_an_older_file(tmp_path: Path) -> None:
         (with_pool(name="*"), "pools[0].name: must be 1 to 63 letters, digits, dashes"),
         (with_pool(directory="jobs"), "pools[0].directory: must be an absolute path"),
         (with_pool(backend=5), "pools[0].backend: must be text, not a number"),
+        (with_pool(policy={}), NAMES_NONE),
+        (with_pool(policy={"namespaces": None}), NAMES_NONE),
+        (with_pool(policy={}, backend="slurm"), NAMES_NONE),
+        (with_pool(policy={}, build={"images": {"cache": "/x"}}), NAMES_NONE),
         (
             with_pool(backend="hots"),
             "pools[0].backend: unknown batch system (did you mean host?)",
@@ -239,6 +246,18 @@ def test_a_file_that_is_no_text_is_one_line(tmp_path: Path) -> None:
     assert str(caught.value).endswith("is not UTF-8 text")
 
 
+@pytest.mark.parametrize("namespaces", [["*"], ["physics", "chem-*"], []])
+def test_a_pool_that_confines_nothing_names_its_namespaces(namespaces: list[str]) -> None:
+    (pool,) = load(with_pool(policy={"namespaces": namespaces}), "submitter.yaml").pools
+    assert pool.policy.namespaces == tuple(namespaces)
+
+
+@pytest.mark.parametrize("runtime", ["apptainer", "singularity", "podman", "kubernetes"])
+def test_other_pools_need_not(runtime: str) -> None:
+    (pool,) = load(with_pool(policy={}, build={"runtime": {"name": runtime}}), "s.yaml").pools
+    assert pool.policy.namespaces is None
+
+
 def test_no_message_repeats_a_password() -> None:
     assert "hunter2" not in complaint(with_nats(servers=["wss://me:hunter2@x"]))
 
@@ -251,8 +270,9 @@ def test_the_sample_loads_to_the_example() -> None:
 
 
 def test_the_sample_gives_the_defaults_for_all_that_has_one() -> None:
-    made = replace(Pool(), name=EXAMPLE.pools[0].name, directory=EXAMPLE.pools[0].directory)
-    assert EXAMPLE.pools == (made,)
+    policy = Policy(namespaces=("mynamespace",))
+    (shown,) = EXAMPLE.pools
+    assert shown == Pool(name=shown.name, directory=shown.directory, policy=policy)
     assert EXAMPLE.logging == Logging()
 
 
@@ -279,5 +299,6 @@ def test_host_paths_are_those_of_the_build_configuration_unless_the_policy_has_i
     policy: dict[str, Any], allowed: tuple[str, ...]
 ) -> None:
     build = {"volumes": {"host_paths": [{"path": "/data"}, {"path": "/cvmfs"}]}}
-    (pool,) = load(with_pool(policy=policy, build=build), "submitter.yaml").pools
+    text = with_pool(policy={"namespaces": ["*"], **policy}, build=build)
+    (pool,) = load(text, "submitter.yaml").pools
     assert pool.policy.host_paths == allowed
