@@ -19,10 +19,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Optional
 
-from submitter.cli import config_file
+from submitter.cli import config_file, handover
 from submitter.config.settings import Settings, read_variables
 from templates import __version__
 from templates.common.errors import ConfigError
+from templates.nats.options import LinkSettings
 from templates.program import main_loop
 from templates.program.main_loop import WRONG_CONFIGURATION, set_up_logging
 
@@ -45,11 +46,12 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return import_slurm_config(arguments.file, arguments.output)
     try:
         settings = config_file.read(arguments.config)
+        options = handover.take_options(settings)
     except ConfigError as error:
         sys.stderr.write(f"interlink-submitter: {error}\n")
         return WRONG_CONFIGURATION
     set_up_logging(settings.logging)
-    return run(settings)
+    return run(settings, options)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,10 +101,10 @@ def import_slurm_config(path: Optional[Path], output: Optional[Path]) -> int:
     return 0
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, options: LinkSettings) -> int:
     """Run the service until it ends or a signal ends it; return the exit code."""
     from submitter.cli.service import serve
 
     names = ", ".join(pool.name for pool in settings.pools)
     logger.info("interlink-submitter %s serves %s", __version__, names)
-    return main_loop.run(serve(settings))
+    return main_loop.run(serve(settings, options))

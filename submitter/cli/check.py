@@ -7,16 +7,22 @@ to begin. Every such line has a hint.
 from __future__ import annotations
 
 import asyncio
-import os
-import pwd
 from pathlib import Path
 from typing import Callable
 
-from submitter.cli import check_files, check_nats, check_programs, config_file
+from submitter.cli import (
+    check_files,
+    check_nats,
+    check_programs,
+    check_trust,
+    config_file,
+    handover,
+)
 from submitter.cli.report import Report
 from submitter.common.nats_request import ask_through
 from submitter.config.settings import Pool, Settings
 from templates.common.errors import ConfigError
+from templates.nats.options import LinkSettings
 from templates.site.build_config import ON_THE_NODE
 
 
@@ -25,23 +31,25 @@ async def run(path: Path, write: Callable[[str], object]) -> int:
     report = Report(write)
     try:
         settings = config_file.read(path)
+        options = handover.take_options(settings)
     except ConfigError as error:
         report.wrong("configuration", str(error), "see interlink-submitter sample")
         return 1
     pools = ", ".join(pool.name for pool in settings.pools)
     report.ok("configuration", f"{path}: pools {pools}")
-    await _check_all(path, settings, report)
+    await _check_all(path, settings, options, report)
     return 1 if report.mistakes else 0
 
 
-async def _check_all(path: Path, settings: Settings, report: Report) -> None:
-    report.ok("user", f"{_user_name()} (has to be the one that the service runs as)")
-    check_files.check_configuration(path, settings, report)
-    await check_nats.check(settings, report)
+async def _check_all(path: Path, settings: Settings, options: LinkSettings, report: Report) -> None:
+    report.ok("user", f"{check_files.user_name()} (has to be the one that the service runs as)")
+    check_files.check_configuration(path, settings, options, report)
+    check_trust.check(path, settings, options, report)
+    await check_nats.check(settings, options, report)
     for pool in settings.pools:
         _note_annotations(pool, report)
     loop = asyncio.get_running_loop()
-    async with check_nats.open_link(settings) as link:
+    async with check_nats.open_link(settings, options) as link:
         for pool in settings.pools:
             await loop.run_in_executor(None, check_files.check_directory, pool, report)
             await loop.run_in_executor(None, check_programs.check, pool, report, ask_through(link))
@@ -52,10 +60,3 @@ def _note_annotations(pool: Pool, report: Report) -> None:
     if on:
         message = f"pods may act on the node as this user, outside of containers: {', '.join(on)}"
         report.note(f"pool {pool.name}: rules.annotations", message)
-
-
-def _user_name() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_name
-    except KeyError:
-        return f"number {os.geteuid()}"

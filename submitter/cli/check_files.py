@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import pwd
 import ssl
 import stat
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from submitter.backends import registry
 from submitter.cli import config_file
 from submitter.cli.report import Report
 from submitter.config.settings import Pool, Settings
+from templates.nats.options import LinkSettings
 
 LEAST_FREE_BYTES = 1024**3  # for scripts, records and logs of some thousand jobs
 LEAST_FREE_FILES = 10_000
@@ -23,12 +26,15 @@ ON_LOCAL_DISK = ("btrfs", "ext2", "ext3", "ext4", "overlay", "xfs", "zfs")
 IN_MEMORY = ("ramfs", "tmpfs")
 
 
-def check_configuration(path: Path, settings: Settings, report: Report) -> None:
+def check_configuration(
+    path: Path, settings: Settings, options: LinkSettings, report: Report
+) -> None:
     """Check the configuration file, and the files with secrets or certificates."""
     if path.stat().st_mode & stat.S_IWOTH:
         report.wrong(str(path), "everybody on this machine can change it", f"chmod o-w {path}")
     for key, name in config_file.secret_files(settings.nats):
-        _check_secret(f"nats.{key}", name, report)
+        if not options.secret:
+            _check_secret(f"nats.{key}", name, report)
     name = settings.nats.ca_file
     if name:
         try:
@@ -41,12 +47,22 @@ def check_configuration(path: Path, settings: Settings, report: Report) -> None:
             report.ok("nats.ca_file", name)
 
 
+def user_name() -> str:
+    """Return who we are."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"number {os.geteuid()}"
+
+
 def _check_secret(key: str, name: str, report: Report) -> None:
     try:
         with open(name, "rb") as file:
             mode, empty = os.fstat(file.fileno()).st_mode, not file.read().strip()
     except OSError as error:
-        hint = "put it there, or name the right file, readable for this user"
+        hint = "put it there, or name the right file"
+        if isinstance(error, PermissionError):
+            hint = f"as root: cat {name} | runuser -u {user_name()} -- {' '.join(sys.argv)}"
         report.wrong(key, f"{name}: {error.strerror}", hint)
         return
     if empty:

@@ -16,7 +16,7 @@ from typing import Callable
 from urllib.parse import urlsplit
 
 from submitter.cli.report import Report
-from submitter.config.settings import PROGRAM, Settings
+from submitter.config.settings import Settings
 from templates.common.errors import ConfigError, one_line
 from templates.nats.connection import Link, Request
 from templates.nats.options import LinkSettings, connect_options
@@ -29,7 +29,6 @@ from templates.nats.subjects import (
     subject,
     subscribed_by,
 )
-from templates.program.settings import link_settings
 from templates.protocol import messages
 from templates.protocol.messages import UNAVAILABLE, Refusal
 
@@ -41,9 +40,8 @@ BEING_CHECKED = Refusal(UNAVAILABLE, "the site is being checked", True)
 RIGHTS_HINT = "give the site's user this right (scripts/nats-site add writes them all)"
 
 
-async def check(settings: Settings, report: Report) -> None:
+async def check(settings: Settings, options: LinkSettings, report: Report) -> None:
     """Check every server, and the rights of this site on the first one that works."""
-    options = link_settings(settings.nats, PROGRAM)
     working = ""
     for url in settings.nats.servers:
         if await _check_server(url, options, report) and not working:
@@ -53,9 +51,9 @@ async def check(settings: Settings, report: Report) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_link(settings: Settings) -> AsyncIterator[Link]:
+async def open_link(settings: Settings, options: LinkSettings) -> AsyncIterator[Link]:
     """Yield a link, connected if possible: ``check`` has reported the errors."""
-    link = Link(link_settings(settings.nats, PROGRAM), settings.nats.root)
+    link = Link(options, settings.nats.root)
     try:
         with contextlib.suppress(LinkError, asyncio.TimeoutError):
             await asyncio.wait_for(_connect_once(link), TIMEOUT_S)

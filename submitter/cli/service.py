@@ -10,13 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from submitter.backends import registry
 from submitter.cli.systemd import Notifier, keep_notified
 from submitter.common.nats_request import ask_through
-from submitter.config.settings import PROGRAM, Settings
+from submitter.config.settings import Settings
 from submitter.jobs.context import PoolContext
 from submitter.jobs.table import Table
 from submitter.pool.agent import Agent
 from submitter.store.journal import Journal
 from templates.nats.connection import Link
-from templates.program.settings import link_settings
+from templates.nats.options import LinkSettings
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ STOP_S = 15.0  # for all agents together to finish pending requests
 LINK_STOP_S = 5.0
 
 
-async def serve(settings: Settings) -> int:
+async def serve(settings: Settings, options: LinkSettings) -> int:
     """Run until cancelled or asked to shut down (0), or until the connection is given up (1)."""
     loop = asyncio.get_running_loop()
     loop.set_default_executor(ThreadPoolExecutor(THREADS, "work"))
@@ -36,7 +36,7 @@ async def serve(settings: Settings) -> int:
         await asyncio.gather(*(agent.publisher.publish_all() for agent in agents))
 
     root = settings.nats.root
-    link = Link(link_settings(settings.nats, PROGRAM), root, publish_all)
+    link = Link(options, root, publish_all)
     for pool in settings.pools:
         backend = registry.make_backend(pool, ask_through(link))
         context = PoolContext(pool, Journal(pool.directory), backend, Table(backend.starts_again))

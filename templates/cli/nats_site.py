@@ -351,8 +351,8 @@ def _next_steps(folder: Path, register: Register, site: str) -> str:
     return (
         f"{_reload(folder)}{again}"
         f"Take {nats_files.key_file(folder, site)} to {site}, by a way that nobody else can read, "
-        "as\n/etc/interlink/nats.nkey, readable for the submitter's user only. Its submitter.yaml:"
-        "\n\nnats:\n"
+        "as\n/etc/interlink/nats.nkey, of mode 0600 and root's. Its submitter.yaml:\n\n"
+        "nats:\n"
         f"  servers: [{json.dumps(register.url)}]\n"
         f"  root: {register.root}\n"
         f"  inbox_prefix: {permissions.inbox_of(site)}\n"

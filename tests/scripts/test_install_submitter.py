@@ -57,12 +57,16 @@ def test_installing_upgrading_and_removing(tmp_path: Path) -> None:
     assert "ExecStart=/opt/interlink/current/bin/interlink-submitter " in unit
     assert "@PREFIX@" not in unit
     assert "User=nobody" in (tmp_path / f"{UNIT}.d/10-user.conf").read_text()
+    handed = tmp_path / f"{UNIT}.d/20-key.conf"
+    assert handed.read_text() == "[Service]\nStandardInput=file:/etc/interlink/nats.nkey\n"
+    handed.write_text("[Service]\n# mine\n")
 
     config.write_text("# mine\n")
     old = os.readlink(tmp_path / "opt/interlink/current")
     again = install(tmp_path, "--user", "nobody")
     assert again.returncode == 0, again.stderr
     assert config.read_text() == "# mine\n"
+    assert handed.read_text() == "[Service]\n# mine\n"
     new = os.readlink(tmp_path / "opt/interlink/current")
     kept = {f"versions/{path.name}" for path in (tmp_path / "opt/interlink/versions").iterdir()}
     assert old != new

@@ -6,6 +6,7 @@ import json
 import os
 from pathlib import Path
 
+import nkeys
 import pytest
 
 from templates.job.status import STARTED
@@ -17,6 +18,9 @@ pytestmark = pytest.mark.install
 
 UNIT = "interlink-submitter"
 POOL_FOLDER = "/var/lib/interlink-pool"
+KEY = "/etc/interlink/nats.nkey"
+DENIED = ("Permission denied", "Operation not permitted", "Read-only file system")
+CHECK = "/opt/interlink/current/bin/interlink-submitter check"
 
 
 def test_the_service_under_a_real_systemd(tmp_path: Path) -> None:
@@ -25,13 +29,15 @@ def test_the_service_under_a_real_systemd(tmp_path: Path) -> None:
         pytest.skip("only root can boot a machine")
     with Machine(tmp_path / "machine") as machine:
         nats = machine.nats(tmp_path / "nats")
-        configure(machine, nats)
+        seed = nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)
+        configure(machine, nats, seed)
         is_one_of_its_own(machine)
         waits_for_nats_and_says_so(machine, nats)
         machine.run("systemctl", "enable", "--now", UNIT)
         centre = machine.centre(nats)
         for part in (
             runs_as_its_user,
+            keeps_its_key_from_jobs,
             gives_jobs_control_groups,
             keeps_jobs_over_a_stop,
             keeps_jobs_over_a_restart_and_a_kill,
@@ -43,7 +49,13 @@ def test_the_service_under_a_real_systemd(tmp_path: Path) -> None:
         nats.stop()
 
 
-def configure(machine: Machine, nats: NatsServer) -> None:
+def configure(machine: Machine, nats: NatsServer, seed: bytes) -> None:
+    public = nkeys.from_seed(bytearray(seed)).public_key.decode()
+    centre = {"user": "centre", "password": "unused"}
+    users = {"authorization": {"users": [{"nkey": public}, centre]}, "no_auth_user": "centre"}
+    nats.configure(**users)
+    machine.write(KEY, seed.decode())
+    machine.run("chmod", "600", KEY)
     machine.run("install", "-d", "-o", USER, "-m", "700", POOL_FOLDER)
     pool = {
         "name": POOL,
@@ -52,7 +64,7 @@ def configure(machine: Machine, nats: NatsServer) -> None:
         "policy": {"namespaces": ["*"]},
         "timing": {"spool_s": 1, "poll_s": 1, "heartbeat_s": 1, "resources_s": 2},
     }
-    config = {"nats": {"servers": [nats.url]}, "pools": [pool]}
+    config = {"nats": {"servers": [nats.url], "nkey_file": KEY}, "pools": [pool]}
     machine.write("/etc/interlink/submitter.yaml", json.dumps(config))
 
 
@@ -101,6 +113,48 @@ def runs_as_its_user(machine: Machine, centre: Centre) -> None:
     centre.insist(job)
     assert centre.ended(job.name).exit_code == 3
     assert centre.logs(job.name) == f"{USER}\n".encode()
+
+
+def keeps_its_key_from_jobs(machine: Machine, centre: Centre) -> None:
+    seed, pid = machine.at(KEY).read_text(), main_pid(machine)
+    thief = f"python3 {SOURCE}/tests/data/thief.py {KEY}"
+    job = job_of(f"{thief} {pid} {UNIT}.service; sleep 1; exit 9")
+    centre.insist(job)
+    assert centre.ended(job.name).exit_code == 9
+    found = centre.logs(job.name).decode()
+    assert seed not in found
+    ways = dict(line.split(": ", 1) for line in found.splitlines())
+    for way in (
+        "key",
+        "chmod",
+        "rename",
+        "environ",
+        "mem",
+        "maps",
+        "fd/0",
+        "fds",
+        "getfd",
+        "attach",
+    ):
+        assert ways[way] in DENIED, (way, found)
+    checked = ("bash", "-c", f"cat {KEY} | runuser -u {USER} -- {CHECK}")
+    assert f"ok    nats.nkey_file: {KEY}, handed over by root" in machine.try_to(*checked).stdout
+    others = machine.try_to("runuser", "-u", USER, "--", *CHECK.split()).stdout
+    assert (
+        f"WRONG nats.nkey_file: {KEY}: Permission denied. To mend it: as root: cat {KEY}" in others
+    )
+    rotates_its_key(machine, centre)
+
+
+def rotates_its_key(machine: Machine, centre: Centre) -> None:
+    """A key that the server does not know counts from the next start on, and no sooner."""
+    seed = machine.at(KEY).read_text()
+    machine.at(KEY).write_text(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER).decode())
+    assert shown(machine, "StatusText").startswith("connected; ")
+    machine.run("systemctl", "restart", "--no-block", UNIT)
+    eventually(lambda: "uthorization" in shown(machine, "StatusText"), 60, "it is not let in")
+    machine.at(KEY).write_text(seed)
+    machine.run("systemctl", "restart", UNIT)
 
 
 def keeps_jobs_over_a_stop(machine: Machine, centre: Centre) -> None:

@@ -37,7 +37,8 @@ unit=/etc/systemd/system/$3.service
 user=$(sed -n 's/^User=//p' "$unit".d/*.conf)
 start=$(sed -n 's/^ExecStart=//p' "$unit")
 more=$(sed -n 's/^Environment=//p' "$unit".d/*.conf)
-exec setsid --fork sudo -u "$user" env $more $start >>{LOG} 2>&1 </dev/null
+key=$(sed -n 's/^StandardInput=file://p' "$unit".d/*.conf)
+exec setsid --fork sudo -u "$user" env $more $start >>{LOG} 2>&1 <"$key"
 """
 
 

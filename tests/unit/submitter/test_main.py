@@ -21,7 +21,7 @@ PROGRAM = """
 import asyncio, sys
 from submitter import main
 {before}
-async def serve(settings):
+async def serve(settings, options):
     {service}
 import types
 sys.modules["submitter.cli.service"] = types.SimpleNamespace(serve=serve)
