@@ -339,7 +339,8 @@ def _change_state(arguments: argparse.Namespace, state: str, word: str) -> str:
 def _next_steps(folder: Path, register: Register, site: str) -> str:
     user = register.users[site]
     pools = [
-        f"  - name: {pool}\n    directory: /shared/interlink/{pool}  # yours to choose\n"
+        f"  - name: {pool}\n    directory: /shared/interlink/{pool}  # yours to choose, as is:\n"
+        "    build: {runtime: {name: apptainer}}\n"
         for pool in user.pools
     ]
     again = ""
