@@ -17,6 +17,8 @@ from submitter.backends import registry
 from submitter.cli import config_file
 from submitter.cli.report import Report
 from submitter.config.settings import Pool, Settings
+from submitter.store.journal import check_own_folder
+from templates.common.errors import ConfigError
 from templates.nats.options import LinkSettings
 
 LEAST_FREE_BYTES = 1024**3  # for scripts, records and logs of some thousand jobs
@@ -88,6 +90,11 @@ def check_directory(pool: Pool, report: Report) -> None:
             name = folder  # the pool's directory is missing, not the scratch one
         hint = f"mkdir -p {folder}, and make it this user's own"
         report.wrong(subject, f"{name}: {error.strerror}", hint)
+        return
+    try:
+        check_own_folder(folder)
+    except ConfigError as error:
+        report.wrong(subject, str(error), "jobs are run from what is there")
         return
     space = os.statvfs(folder)
     free = space.f_bavail * space.f_frsize

@@ -34,7 +34,7 @@ from submitter.common.filelock import locked
 from submitter.common.fsync import sync_below
 from submitter.common.guarded_files import LARGE, OddEntry, load_object, read, remove
 from submitter.store.inbox import Inbox, read_accepted_ms
-from templates.common.errors import InterlinkNatsError, WireError, one_line
+from templates.common.errors import ConfigError, InterlinkNatsError, WireError, one_line
 from templates.job.directory import REQUEST, find_path_conflict, write_file, write_job
 from templates.job.model import Job
 from templates.protocol.messages import (
@@ -69,6 +69,17 @@ class Tombstone(NamedTuple):
     lost: bool = False  # not requested: the job's directory was removed by hand
 
 
+def check_own_folder(path: str, *, may_be_link: bool = True) -> None:
+    """Raise ``ConfigError`` if another user could exchange what is in a folder."""
+    found = os.stat(path, follow_symlinks=may_be_link)
+    if not stat.S_ISDIR(found.st_mode):
+        raise ConfigError(path, "is not a folder, but a file or a link")
+    if found.st_uid not in (0, os.geteuid()):
+        raise ConfigError(path, f"belongs to user {found.st_uid}: let it belong to this one")
+    if found.st_mode & stat.S_IWOTH:
+        raise ConfigError(path, f"everybody can write there: chmod o-w {path}")
+
+
 class Journal:
     """The files of one pool; every method blocks, and is called in threads."""
 
@@ -80,10 +91,10 @@ class Journal:
         self.accepted = Inbox(accepted)
 
     def prepare(self) -> None:
-        """Create the folders; raise ``OSError``."""
-        os.makedirs(self.directory, 0o700, exist_ok=True)
-        for name in FOLDERS:
-            os.makedirs(f"{self.directory}/{name}", 0o700, exist_ok=True)
+        """Create the folders; raise ``OSError``, or ``ConfigError`` if they are not ours alone."""
+        for path in (self.directory, *(f"{self.directory}/{name}" for name in FOLDERS)):
+            os.makedirs(path, 0o700, exist_ok=True)
+            check_own_folder(path, may_be_link=path == self.directory)
 
     def of(self, job: str) -> str:
         """Return the job's own directory."""

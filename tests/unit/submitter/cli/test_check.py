@@ -186,6 +186,13 @@ def test_a_directory_of_somebody_else(case: Case) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
+def test_a_directory_that_everybody_can_write_to(case: Case) -> None:
+    folder = Path(case.pool["directory"])
+    folder.chmod(0o777)
+    (line,) = case.mistakes()
+    assert f"{folder}: everybody can write there: chmod o-w {folder}" in line
+
+
 def test_a_directory_without_room(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check_files, "LEAST_FREE_BYTES", 2**70)
     assert any("MiB free" in line for line in case.mistakes())

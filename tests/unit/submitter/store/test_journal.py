@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from submitter.store.journal import JOURNALED, KNOWN, Journal, load_request
-from templates.common.errors import WireError
+from submitter.store.journal import FOLDERS, JOURNALED, KNOWN, Journal, load_request
+from templates.common.errors import ConfigError, WireError
 from templates.job.model import File
 from templates.protocol.messages import DELETED, MALFORMED, UNAVAILABLE, Delete, Refusal
 from tests.unit.submitter.rig import accepted, job_of, placed
@@ -38,6 +38,47 @@ def small(tmp_path: Path) -> Iterator[Journal]:
         made.accepted.close()
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+# --- whose the folders are ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", *FOLDERS])
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o703])
+def test_a_folder_that_everybody_can_write_to_is_refused(
+    journal: Journal, name: str, mode: int
+) -> None:
+    folder = Path(journal.directory, name)
+    folder.chmod(mode)
+    with pytest.raises(ConfigError) as caught:
+        journal.prepare()
+    assert str(caught.value) == f"{folder}: everybody can write there: chmod o-w {folder}"
+
+
+@needs_root
+@pytest.mark.parametrize("name", ["", *FOLDERS])
+def test_a_folder_of_another_user_is_refused(journal: Journal, name: str) -> None:
+    os.chown(f"{journal.directory}/{name}", 65534, 65534)
+    with pytest.raises(ConfigError, match="belongs to user 65534: let it belong to this one"):
+        journal.prepare()
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_link_in_place_of_a_folder_is_refused(
+    journal: Journal, tmp_path: Path, name: str
+) -> None:
+    folder = Path(journal.directory, name)
+    folder.rmdir()
+    folder.symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="is not a folder, but a file or a link"):
+        journal.prepare()
+
+
+def test_the_pools_directory_may_be_a_link_of_the_admins(tmp_path: Path) -> None:
+    tmp_path.joinpath("real").mkdir(0o700)
+    tmp_path.joinpath("pool").symlink_to("real")
+    Journal(str(tmp_path / "pool")).prepare()
+    assert {path.name for path in tmp_path.joinpath("real").iterdir()} == set(FOLDERS)
 
 
 def everything(journal: Journal) -> list[Path]:
