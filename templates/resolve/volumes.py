@@ -45,6 +45,7 @@ class VolumeSource(NamedTuple):
     word: Word  # a bash word: "$DIR/volumes/cfg"
     read_only: bool = False
     check: str = ""  # a bash command that leaves an error in $problem
+    pinned: bool = False  # others may write where it lies, and exchange it
     empty_dir: bool = False
     in_memory: bool = False
     size_limit: int = 0  # bytes; of an emptyDir, 0 means none
@@ -294,6 +295,7 @@ def _host_source(path: str, kind: str, nearest: HostPath) -> VolumeSource:
         quote(path),
         read_only=nearest.read_only,
         check=f"host_path {quote(path)} {quote(kind)} {quote(nearest.path)}",
+        pinned=path != nearest.path,
     )
 
 
@@ -310,6 +312,7 @@ def _nfs(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSou
         quote(local),
         read_only=nearest.read_only or bool(flag_at(volume.source, "readOnly", field)),
         check=f"host_path {quote(local)} Directory {quote(nearest.path)}",
+        pinned=local != nearest.path,
     )
 
 

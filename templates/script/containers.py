@@ -223,7 +223,8 @@ def _binds(context: ScriptContext, container: Container, needs: set[str]) -> lis
         mode = "ro" if read_only or source.read_only else "rw"
         line = f"bind {source.word} {quote(path)} {mode}"
         if sub_path:
-            needs.add("sub_paths")
+            # What is in files, no pod can write to.
+            needs |= {"sub_paths"} if source.files else {"sub_paths", "pins"}
             line = f"{line} {quote(sub_path)}"
         lines.append(line)
     if container.working_dir:

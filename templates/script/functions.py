@@ -20,7 +20,7 @@ APPTAINER = ("apptainer", "singularity")
 NEEDS = (
     *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
     *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
-    *("empty_dirs", "memory_dirs", "binds", "workdirs"),
+    *("empty_dirs", "memory_dirs", "binds", "pins", "workdirs"),
     *("sub_paths", "nested", "host_paths", "places", "archives", "always", "login"),
     *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
     *("gpus", "users", "own_network", "pod", "cpus"),  # the last four of podman only

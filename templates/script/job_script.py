@@ -118,6 +118,8 @@ def _add_volume_needs(source: VolumeSource, needs: set[str]) -> None:
             needs.add("sizes")
     if source.check:
         needs.add("host_paths")
+    if source.pinned:
+        needs.add("pins")
 
 
 def _options(config: BuildConfig) -> list[str]:
