@@ -51,6 +51,7 @@ class SiteFacts(NamedTuple):
     path: str  # the rest is bash words
     cache: str
     scratch_dir: str
+    shared_scratch: bool
     memory_dir: str
     tmp_dir: str
     attempts: int
@@ -71,6 +72,7 @@ def site_facts(config: BuildConfig) -> SiteFacts:
         path=":".join(map(quote, config.environment.path)),
         cache=quote(images.cache) if images.cache else '"$HOME/.interlink/images"',
         scratch_dir=f'{quote(scratch)}/"$JOB"' if scratch else '"$DIR/scratch"',
+        shared_scratch=bool(scratch),
         memory_dir=f'{quote(config.volumes.memory)}/"$JOB"',
         tmp_dir=config.apptainer.tmp_dir,
         attempts=images.pull_attempts,
@@ -96,6 +98,8 @@ def render_functions(site: SiteFacts, needs: frozenset[str]) -> str:
         **site._asdict(),
         **{name: name in needs for name in NEEDS},
         "together": not needs & {"sidecars", "restarts", "footer", "tunnel"},
+        # Whether it uses a folder that other users of the node may have, too.
+        "common": site.runtime in APPTAINER or site.shared_scratch or "memory_dirs" in needs,
         "prefix": "SINGULARITY" if site.runtime == "singularity" else "APPTAINER",
         "odd_always": " | ".join(_ODD_ALWAYS),
         "odd_unprefixed": " | ".join(_ODD_UNPREFIXED + _ODD_FOR_HELPERS),

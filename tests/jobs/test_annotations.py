@@ -33,7 +33,7 @@ def run(
 
 
 def test_pre_exec_runs_on_the_node_before_the_containers(every_site: Site) -> None:
-    every_site.folder.chmod(0o777)
+    every_site.folder.chmod(0o1777)
     trace = every_site.folder / "trace"
     done = run(
         every_site,
@@ -79,7 +79,7 @@ def test_a_job_can_be_ended_during_its_pre_exec(site: Site) -> None:
 
 
 def test_a_mesh_script_that_pre_exec_leaves_behind_starts_the_rest(site: Site) -> None:
-    site.folder.chmod(0o777)
+    site.folder.chmod(0o1777)
     trace = site.folder / "trace"
     mesh = (
         "cat <<'EOFMESH' > $TMPDIR/mesh.sh\n"
@@ -116,7 +116,7 @@ def test_a_mesh_script_that_pre_exec_leaves_behind_starts_the_rest(site: Site) -
 
 
 def test_singularity_commands_run_before_each_start_of_a_container(site: Site) -> None:
-    site.folder.chmod(0o777)
+    site.folder.chmod(0o1777)
     trace = site.folder / "trace"
     done = site.run(
         annotated(
@@ -219,7 +219,7 @@ def test_mpi_flags_put_mpiexec_before_main_containers_only(site: Site) -> None:
 
 
 def test_commands_for_the_tunnel_run_beside_the_containers_and_end_with_them(site: Site) -> None:
-    site.folder.chmod(0o777)
+    site.folder.chmod(0o1777)
     trace = site.folder / "trace"
     loop = f"export {marked(site.folder, {})['env'][0]['name']}={site.folder.name}; "
     commands = f"{loop} while :; do echo alive >>{trace}; sleep 0.1; done & sleep 600 &"
@@ -266,7 +266,7 @@ def test_what_a_site_forbids_is_refused_by_its_name(folder: Path, name: str, val
 
 
 def test_the_header_runs_first_and_the_footer_last(site: Site) -> None:
-    site.folder.chmod(0o777)
+    site.folder.chmod(0o1777)
     trace = site.folder / "trace"
     config = with_script(
         site.config, header=f"echo header >>{trace}", footer=f"echo footer >>{trace}"
@@ -292,7 +292,7 @@ def test_a_footer_that_exits_changes_nothing(site: Site) -> None:
 
 
 def test_the_footer_runs_after_a_pod_that_was_ended_too(site: Site) -> None:
-    site.folder.chmod(0o777)
+    site.folder.chmod(0o1777)
     trace = site.folder / "trace"
     running = site.start(
         pod(sh("echo up; sleep 600"), terminationGracePeriodSeconds=1),

@@ -177,7 +177,7 @@ def test_the_recorded_pod_with_everything_runs(site: Site, version: str) -> None
     data, memory = site.folder / "data", site.folder / "memory"
     for folder in (data, memory):
         folder.mkdir()
-        folder.chmod(0o777)
+        folder.chmod(0o1777)
     # The machine's /dev/shm is shared by the tests that run this pod at the same time.
     volumes = Volumes(host_paths=(HostPath(str(data)),), memory=str(memory))
     config = replace(site.config, volumes=volumes)

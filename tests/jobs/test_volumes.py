@@ -63,7 +63,7 @@ def open_folder(parent: Path, name: str) -> Path:
 def memory() -> Iterator[Path]:
     """A folder in memory; the names of jobs are those of their pods, so tests cannot share one."""
     path = Path(tempfile.mkdtemp(prefix="interlink-test-", dir="/dev/shm"))
-    path.chmod(0o777)
+    path.chmod(0o1777)
     yield path
     shutil.rmtree(path)
 
@@ -884,6 +884,7 @@ def test_nobody_else_can_look_into_a_job_and_nothing_secret_stays(
 
 def test_scratch_is_where_the_site_says_and_gone_at_the_end(site: Site) -> None:
     scratch = open_folder(site.folder, "scratch")
+    scratch.chmod(0o1777)
     running = site.start(
         pod(
             sh(
