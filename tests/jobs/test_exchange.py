@@ -14,6 +14,8 @@ import pytest
 from templates.site.build_config import BuildConfig, Claim, Environment, HostPath
 from tests.support.script_runner import Finished, Site, pod, put_program, sh
 
+pytestmark = pytest.mark.security
+
 PRIVATE = "secret of the site"
 PROGRAMS = (
     *("realpath", "readlink", "stat", "mkdir", "mount", "unshare", "nsenter"),

@@ -26,7 +26,10 @@ from tests.support.script_runner import (
 
 STRANGER = 65534
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others")
+pytestmark = [
+    pytest.mark.security,
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to others"),
+]
 
 
 @pytest.fixture(params=["/var/tmp", "/dev/shm"])
