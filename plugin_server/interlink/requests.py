@@ -12,9 +12,11 @@ from typing import Any, NamedTuple, Optional
 from plugin_server.common.errors import Malformed
 from templates.common.constants import JOB_ID, POOL_ANNOTATION, POOL_TOLERATION
 from templates.common.errors import PodRejected
-from templates.common.json_codec import load_json
+from templates.common.json_codec import has_more_values, load_json
 from templates.common.names import check_token, check_uid, pool_of_value
 from templates.common.validation import number_at, object_at, objects_at, text_at, text_map_at
+
+MOST_VALUES = 1_000_000  # of the JSON of a request: thousands of pods
 
 
 class ContainerSpec(NamedTuple):
@@ -60,6 +62,8 @@ class RequestedPod(NamedTuple):
 
 def decode(body: bytes) -> Any:
     """Return the JSON of a request; raises ``Malformed``."""
+    if has_more_values(body, MOST_VALUES):
+        raise Malformed(f"the request has more than {MOST_VALUES} values")
     try:
         return load_json(body)
     except (ValueError, RecursionError) as error:

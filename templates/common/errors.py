@@ -14,6 +14,7 @@ from __future__ import annotations
 
 def one_line(text: str, limit: int = 400) -> str:
     """Return the text on one line: white space and control characters become spaces."""
+    text = text[: 8 * limit]  # what follows would be cut off, and can be as long as a request
     folded = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return folded if len(folded) <= limit else folded[: limit - 3] + "..."
 

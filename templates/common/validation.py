@@ -7,7 +7,7 @@ object; the path of the field is put together only for an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Optional
+from typing import Any, Optional, Union
 
 from templates.common.errors import PodRejected
 
@@ -24,6 +24,8 @@ _KINDS = {
 }
 _EMPTY_OBJECT: dict[str, Any] = {}  # shared: readers never write into what they read
 _EMPTY_LIST: list[Any] = []
+
+_Place = tuple[Any, Union[str, int]]  # the place that holds it, or None; and what is behind that
 
 
 def wrong_type(where: str, expected: str, value: object) -> PodRejected:
@@ -127,26 +129,35 @@ def text_map_at(holder: Mapping[str, Any], key: str, where: str) -> dict[str, st
 def check_texts(where: str, value: object, *, allow_nul: bool = False) -> None:
     """Refuse text that no file, argument or variable can carry, however deeply it is nested.
 
-    ``managedFields`` is skipped: it is bookkeeping of the API server and can be large.
+    ``managedFields`` is skipped: it is bookkeeping of the API server and can be large. Places are
+    put together only for an error: a long key would stand in those of all that is below it.
     """
-    pending: list[tuple[str, object]] = [(where, value)]
+    pending: list[tuple[_Place, object]] = [((None, where), value)]
     while pending:
         place, item = pending.pop()
         if type(item) is str:
             _check_text(place, item, allow_nul)
         elif type(item) is list:
-            pending.extend((f"{place}[{index}]", entry) for index, entry in enumerate(item))
+            pending += [((place, index), entry) for index, entry in enumerate(item)]
         elif type(item) is dict:
             for key, entry in item.items():
-                _check_text(f"{place}: a key", key, allow_nul)
+                _check_text((place, ": a key"), key, allow_nul)
                 if key != "managedFields":
-                    pending.append((f"{place}.{key}", entry))
+                    pending.append(((place, f".{key}"), entry))
 
 
-def _check_text(where: str, text: str, allow_nul: bool) -> None:
+def _check_text(place: _Place, text: str, allow_nul: bool) -> None:
     if "\0" in text and not allow_nul:
-        raise PodRejected(where, "must not contain a NUL character")
+        raise PodRejected(_path(place), "must not contain a NUL character")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise PodRejected(where, "is not valid Unicode (a lone surrogate)") from None
+        raise PodRejected(_path(place), "is not valid Unicode (a lone surrogate)") from None
+
+
+def _path(place: Optional[_Place]) -> str:
+    parts: list[str] = []
+    while place is not None:
+        place, key = place
+        parts.append(f"[{key}]" if type(key) is int else str(key))
+    return "".join(reversed(parts))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from templates.common import json_codec
-from templates.common.json_codec import dump_json, load_json
+from templates.common.json_codec import dump_json, has_more_values, load_json
 
 VALUES = st.recursive(
     st.none()
@@ -79,3 +79,42 @@ def test_what_is_no_json_is_refused_in_the_same_words(
 def test_what_is_nested_too_deep_is_refused() -> None:
     with pytest.raises((ValueError, RecursionError)):
         load_json(b"[" * 100_000)
+
+
+TEXTS = st.text('"\\\\,[{ab', max_size=20)
+NESTED = st.recursive(
+    st.integers(0, 9) | TEXTS,
+    lambda inner: st.lists(inner) | st.dictionaries(TEXTS, inner),
+)
+
+
+def count(value: Any) -> int:
+    """Commas and opening brackets, as they would stand in its JSON if it had no texts."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if not isinstance(value, list):
+        return 0
+    return 1 + max(len(value) - 1, 0) + sum(map(count, value))
+
+
+@given(NESTED)
+def test_values_are_counted_and_brackets_in_texts_are_not(value: Any) -> None:
+    raw = json.dumps(value).encode()
+    values = count(value)
+    assert not has_more_values(raw, max(values, 1))
+    if values > 1:
+        assert has_more_values(raw, values - 1)
+
+
+def test_a_text_of_brackets_is_one_value() -> None:
+    assert not has_more_values(json.dumps(['[{,"\\' * 10_000]).encode(), 3)
+    assert has_more_values(b"[" + b'"a",' * 10 + b'"a"]', 5)
+
+
+def test_a_long_number_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time to read one grows with the square of its digits."""
+    for quick in (json_codec._fast_loads, None):
+        monkeypatch.setattr(json_codec, "_fast_loads", quick)
+        assert load_json(b"1" * 500 if quick is None else b"[1]")
+        with pytest.raises(ValueError, match="a number has 501 digits"):
+            load_json(b"[%s]" % (b"1" * 501))
