@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import chain
 from posixpath import normpath
 from typing import Any, NamedTuple, Optional
 
@@ -22,16 +23,18 @@ from templates.common.validation import (
     wrong_choice,
     wrong_type,
 )
+from templates.pod.budget import (
+    LONGEST_ARGUMENT,
+    LONGEST_ENVIRONMENT,
+    LONGEST_NAME,
+    LONGEST_VARIABLE,
+    Budget,
+)
 from templates.pod.environment import expand, missing_names
 from templates.pod.model import INIT, Container, Mount, Security
 from templates.pod.probes import read_hook, read_ports, read_probe
 from templates.pod.variables import Context, VariableReader
 
-# The kernel takes no single argument or variable longer than this, less what follows it (a NUL).
-LONGEST_ARGUMENT = 131072 - 1
-# Apptainer passes a variable on with a prefix of up to 16 bytes before its name.
-LONGEST_VARIABLE = LONGEST_ARGUMENT - 16
-LONGEST_ENVIRONMENT = 1536 * 1024  # all arguments and variables; the kernel's limit is about 2 MiB
 _SURELY_SHORT = LONGEST_VARIABLE // 4  # so many characters are never too many bytes
 
 _LONGEST_PATH = 4096
@@ -62,14 +65,18 @@ def read_container(
     image = raw.get("image")
     if type(image) is not str or not _is_image(image):
         raise PodRejected(f"{field}.image", "must be an image without spaces")
+    if len(image) > LONGEST_NAME:
+        raise PodRejected(f"{field}.image", f"must have at most {LONGEST_NAME} characters")
+    budget = scope.context.budget
     env = scope.variables(scope.context, raw, field)
-    command = _read_words(raw, "command", field, env)
-    args = _read_words(raw, "args", field, env)
-    if len("".join((*env, *env.values(), *command, *args))) > _SURELY_SHORT:
+    command = _read_words(raw, "command", field, env, budget)
+    args = _read_words(raw, "args", field, env, budget)
+    length = len("".join((*env, *env.values(), *command, *args)))
+    if length > _SURELY_SHORT:
         _check_sizes(field, env, command, args)
     resources = object_at(raw, "resources", field)
     subfield = f"{field}.resources"
-    extras = {} if _EXTRAS.isdisjoint(raw) else _read_extras(raw, field, kind)
+    extras = {} if _EXTRAS.isdisjoint(raw) else _read_extras(raw, field, kind, budget)
     container = Container(
         name,
         kind,
@@ -78,18 +85,19 @@ def read_container(
         args,
         tuple(env.items()),
         text_at(raw, "workingDir", field),
-        _read_mounts(raw, field, scope.volumes, env),
+        _read_mounts(raw, field, scope, env),
         quantities_at(resources, "requests", subfield) if resources else {},
         quantities_at(resources, "limits", subfield) if resources else {},
         message_path=_read_message_path(raw, field),
         message_from_logs=_reads_message_from_logs(raw, field),
         pull_policy=_read_pull_policy(raw, field, image),
-        security=_merge_security(raw, field, scope.security),
+        security=_merge_security(raw, field, scope),
     )
+    budget.take_container(container, length + len(container.working_dir), field)
     return container._replace(**extras) if extras else container
 
 
-def _read_extras(raw: Mapping[str, Any], field: str, kind: str) -> dict[str, Any]:
+def _read_extras(raw: Mapping[str, Any], field: str, kind: str, budget: Budget) -> dict[str, Any]:
     """Read the fields that few containers have, by the name of their field of ``Container``."""
     if kind == INIT:
         _refuse_on_init(raw, field)
@@ -100,13 +108,20 @@ def _read_extras(raw: Mapping[str, Any], field: str, kind: str) -> dict[str, Any
     if object_at(raw, "lifecycle", field).get("stopSignal"):
         raise PodRejected(f"{field}.lifecycle.stopSignal", "not supported; it is always SIGTERM")
     ports = read_ports(raw, field)
-    return {
+    probes = {
         "startup": read_probe(raw, "startupProbe", field, ports),
         "liveness": read_probe(raw, "livenessProbe", field, ports),
         "readiness": read_probe(raw, "readinessProbe", field, ports),
+    }
+    hooks = {
         "post_start": read_hook(raw, "postStart", field, ports),
         "pre_stop": read_hook(raw, "preStop", field, ports),
     }
+    for action in (*[probe.action for probe in probes.values() if probe], *hooks.values()):
+        if action is not None:
+            headers = chain.from_iterable(action.headers)
+            budget.take_words((action.host, action.path, *action.command, *headers), field)
+    return {**probes, **hooks}
 
 
 def _is_image(text: str) -> bool:
@@ -122,7 +137,7 @@ def _refuse_on_init(raw: Mapping[str, Any], field: str) -> None:
 
 
 def _read_words(
-    raw: Mapping[str, Any], key: str, field: str, env: Mapping[str, str]
+    raw: Mapping[str, Any], key: str, field: str, env: Mapping[str, str], budget: Budget
 ) -> tuple[str, ...]:
     """Read ``command`` or ``args``; nobody before us has expanded ``$(NAME)`` in them."""
     values = raw.get(key)
@@ -134,7 +149,8 @@ def _read_words(
         plain = False
     if plain:
         return tuple(values)
-    return tuple([expand(word, env, f"{field}.{key}") for word in texts_at(raw, key, field)])
+    subfield = f"{field}.{key}"
+    return tuple([expand(word, env, budget, subfield) for word in texts_at(raw, key, field)])
 
 
 def _check_sizes(
@@ -145,6 +161,9 @@ def _check_sizes(
     for name, value in env.items():
         size = len(name.encode()) + 1 + len(value.encode())
         total += size
+        if len(name) > LONGEST_NAME:
+            reason = f"the name {name[:80]}... has more than {LONGEST_NAME} characters"
+            raise PodRejected(f"{field}.env", reason)
         if size > LONGEST_VARIABLE:
             raise PodRejected(
                 f"{field}.env",
@@ -187,13 +206,14 @@ def _clean_relative(path: str) -> Optional[str]:
 
 
 def _read_mounts(
-    raw: Mapping[str, Any], field: str, volumes: Set[str], env: Mapping[str, str]
+    raw: Mapping[str, Any], field: str, scope: PodScope, env: Mapping[str, str]
 ) -> tuple[Mount, ...]:
     entries = raw.get("volumeMounts")
     if entries is None:
         return ()
     if type(entries) is not list:
         raise wrong_type(f"{field}.volumeMounts", "a list", entries)
+    volumes = scope.volumes
     mounts: dict[str, Mount] = {}
     for index, entry in enumerate(entries):
         if type(entry) is not dict:
@@ -212,7 +232,9 @@ def _read_mounts(
             read_only = False
         sub_path = ""
         if not _MOUNT_EXTRAS.isdisjoint(entry):
-            sub_path = _read_sub_path(entry, f"{field}.volumeMounts[{index}]", env)
+            sub_path = _read_sub_path(
+                entry, f"{field}.volumeMounts[{index}]", env, scope.context.budget
+            )
         mounts[path] = Mount(volume, path, read_only, sub_path)
     return tuple(mounts.values())
 
@@ -231,7 +253,9 @@ def _bad_mount_path(text: object, path: Optional[str], field: str) -> PodRejecte
     return PodRejected(field, f"{path} is mounted on twice")
 
 
-def _read_sub_path(entry: Mapping[str, Any], field: str, env: Mapping[str, str]) -> str:
+def _read_sub_path(
+    entry: Mapping[str, Any], field: str, env: Mapping[str, str], budget: Budget
+) -> str:
     """Return the path inside the volume to mount, with ``subPathExpr`` expanded."""
     if entry.get("recursiveReadOnly") == "Enabled":
         reason = "not supported: what is mounted below stays as it is"
@@ -245,7 +269,7 @@ def _read_sub_path(entry: Mapping[str, Any], field: str, env: Mapping[str, str])
         key = "subPathExpr"
         for name in missing_names(expression, env):
             raise PodRejected(f"{field}.{key}", f"variable '{name}' is not set")
-        text = expand(expression, env, f"{field}.{key}")
+        text = expand(expression, env, budget, f"{field}.{key}")
     path = _clean_relative(text) if len(text) <= _LONGEST_PATH else None
     if path is None:
         raise PodRejected(f"{field}.{key}", "must be a path inside the volume, without '..'")
@@ -296,8 +320,9 @@ def check_pod_security(spec: Mapping[str, Any], field: str) -> Mapping[str, Any]
     return context
 
 
-def _merge_security(raw: Mapping[str, Any], field: str, pod: Mapping[str, Any]) -> Security:
+def _merge_security(raw: Mapping[str, Any], field: str, scope: PodScope) -> Security:
     """Merge both securityContexts: the container's fields win over the pod's."""
+    pod = scope.security
     if not pod and "securityContext" not in raw:
         return _NO_SECURITY
     own = object_at(raw, "securityContext", field)
@@ -306,13 +331,16 @@ def _merge_security(raw: Mapping[str, Any], field: str, pod: Mapping[str, Any]) 
     group = number_at(own, "runAsGroup", subfield)
     non_root = flag_at(own, "runAsNonRoot", subfield)
     capabilities = object_at(own, "capabilities", subfield)
+    added = tuple(texts_at(capabilities, "add", f"{subfield}.capabilities"))
+    dropped = tuple(texts_at(capabilities, "drop", f"{subfield}.capabilities"))
+    scope.context.budget.take_words((*added, *dropped), subfield)
     return Security(
         run_as_user=pod.get("runAsUser") if user is None else user,
         run_as_group=pod.get("runAsGroup") if group is None else group,
         run_as_non_root=bool(pod.get("runAsNonRoot") if non_root is None else non_root),
         privileged=bool(flag_at(own, "privileged", subfield)),
         read_only_root=bool(flag_at(own, "readOnlyRootFilesystem", subfield)),
-        add_capabilities=tuple(texts_at(capabilities, "add", f"{subfield}.capabilities")),
-        drop_capabilities=tuple(texts_at(capabilities, "drop", f"{subfield}.capabilities")),
+        add_capabilities=added,
+        drop_capabilities=dropped,
         others={key: own[key] for key in _FOR_CLUSTERS if key in own},
     )

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
 from templates.common.errors import PodRejected
-from templates.common.json_codec import load_json
+from templates.common.json_codec import has_more_values, load_json
 from templates.common.validation import check_texts, object_at, objects_at, text_at, wrong_type
 from templates.pod.attachments import read_config_map, read_name, read_projected, read_secret
+from templates.pod.budget import MOST_VALUES
 from templates.pod.model import Content, Pod
 from templates.pod.spec import PodInputs, read_pod
 from templates.pod.variables import read_variables
@@ -47,6 +48,8 @@ def read_create_request(body: bytes) -> Pod:
 
 
 def _decode(body: bytes) -> dict[str, Any]:
+    if has_more_values(body, MOST_VALUES):
+        raise PodRejected("request", f"has more than {MOST_VALUES} values")
     try:
         request = load_json(body)
     except (ValueError, RecursionError) as error:

@@ -16,8 +16,7 @@ from typing import Protocol
 from templates.common import quantity
 from templates.common.errors import PodRejected
 from templates.common.validation import object_at, text_at
-
-LONGEST_TEXT = 1536 * 1024  # once expanded: references to long values must not fill the memory
+from templates.pod.budget import LONGEST_MAP, Budget
 
 _REFERENCE = re.compile(r"\$(?:\$|\(([^)]*)\))")
 _NOT_PLAIN = {
@@ -59,43 +58,46 @@ class ContainerFields(Protocol):
     """Fields of a container that a resourceFieldRef can name."""
 
     @property
-    def name(self) -> str: ...
-    @property
     def requests(self) -> Mapping[str, str]: ...
     @property
     def limits(self) -> Mapping[str, str]: ...
 
 
-def expand(text: str, env: Mapping[str, str], field: str = "") -> str:
+def expand(text: str, env: Mapping[str, str], budget: Budget, field: str) -> str:
     """Replace ``$(NAME)`` by its value and ``$$`` by ``$``; unknown names stay as they are."""
     if "$" not in text:
         return text
-    length = len(text)
 
     def replace(match: Match[str]) -> str:
-        nonlocal length
         name = match.group(1)
         if name is None:
             return "$"
         value = env.get(name)
         if value is None:
             return match.group()
-        length += len(value)
-        if length > LONGEST_TEXT:
-            raise PodRejected(field, f"is longer than {LONGEST_TEXT} characters once expanded")
+        budget.take("references", len(value), field)
         return value
 
-    return _REFERENCE.sub(replace, text)
+    end = _end_of_references(text)
+    return _REFERENCE.sub(replace, text[:end]) + text[end:].replace("$$", "$")
+
+
+def _end_of_references(text: str) -> int:
+    """Return where no reference can begin any more: to look for the end of each takes long."""
+    return text.rfind(")") + 1
 
 
 def missing_names(text: str, env: Mapping[str, str]) -> Iterable[str]:
     """Return the names that a text refers to and that have no value or an empty one."""
-    names = (match.group(1) for match in _REFERENCE.finditer(text))
+    found = _REFERENCE.finditer(text, 0, _end_of_references(text))
+    names = (match.group(1) for match in found)
     return (name for name in names if name is not None and not env.get(name))
 
 
 def go_quote(text: str) -> str:
     """Quote as Go's ``%q`` does, which is how Kubernetes writes labels into files."""
+    if text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'
     return '"' + "".join(c if c.isalnum() else _escape(c) for c in text) + '"'
 
 
@@ -110,7 +112,11 @@ def _escape(character: str) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _format_map(values: Mapping[str, str]) -> str:
+def _format_map(values: Mapping[str, str], field: str) -> str:
+    characters = sum(map(len, values)) + sum(map(len, values.values()))
+    if characters > LONGEST_MAP:
+        reason = f"{characters} characters of labels or annotations are more than {LONGEST_MAP}"
+        raise PodRejected(field, reason)
     return "\n".join(f"{key}={go_quote(values[key])}" for key in sorted(values))
 
 
@@ -129,7 +135,7 @@ def field_value(pod: PodFields, path: str, field: str) -> str:
         return _LOCALHOST
     maps = {"metadata.labels": pod.labels, "metadata.annotations": pod.annotations}
     if path in maps:
-        return _format_map(maps[path])
+        return _format_map(maps[path], field)
     head, bracket, key = path.partition("['")
     if head in maps and bracket and key.endswith("']"):
         return maps[head].get(key[:-2], "")
@@ -137,16 +143,21 @@ def field_value(pod: PodFields, path: str, field: str) -> str:
 
 
 def resource_value(
-    containers: Iterable[ContainerFields], ref: Mapping[str, object], field: str, *, own: str = ""
+    containers: Mapping[str, ContainerFields],
+    ref: Mapping[str, object],
+    field: str,
+    *,
+    own: str = "",
 ) -> str:
     """Return the value of a resourceFieldRef, in units of its divisor and rounded up.
 
-    ``own`` is the container that is meant when the reference names none. A request that is missing
-    is taken from the limit, as the API server does. A limit that is missing would be the node's
-    allocatable, which nobody knows before the job starts: it is taken from the request, else 0.
+    ``containers`` are the pod's, by name; ``own`` is the one that is meant when the reference names
+    none. A request that is missing is taken from the limit, as the API server does. A limit that is
+    missing would be the node's allocatable, which nobody knows before the job starts: it is taken
+    from the request, else 0.
     """
     name = text_at(ref, "containerName", field) or own
-    container = next((found for found in containers if found.name == name), None)
+    container = containers.get(name)
     if container is None:
         raise PodRejected(f"{field}.containerName", f"the pod has no container '{name}'")
     path = text_at(ref, "resource", field)
@@ -177,7 +188,7 @@ def _read_divisor(ref: Mapping[str, object], field: str) -> Fraction:
 
 def reference_value(
     pod: PodFields,
-    containers: Iterable[ContainerFields],
+    containers: Mapping[str, ContainerFields],
     source: Mapping[str, object],
     field: str,
     *,

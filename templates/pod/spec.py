@@ -27,6 +27,7 @@ from templates.common.validation import (
     wrong_choice,
     wrong_type,
 )
+from templates.pod.budget import Budget
 from templates.pod.containers import PodScope, check_pod_security, read_container
 from templates.pod.model import INIT, MAIN, SIDECAR, Container, Content, Pod, Volume
 from templates.pod.variables import Context, VariableReader
@@ -79,17 +80,18 @@ def read_pod(pod: dict[str, Any], field: str, inputs: PodInputs) -> Pod:
     """Read and check a pod; ``field`` is its path in error messages."""
     subfield = f"{field}.spec"
     spec = object_at(pod, "spec", field)
+    budget = Budget()
     identity = _read_identity(pod, spec, field)
-    volumes = _read_volumes(spec, subfield)
+    name, namespace, uid, labels, annotations, node_name, service_account = identity
+    volumes = _read_volumes(spec, subfield, budget)
     readable = inputs.readable_config_maps
     if readable is None:
         readable = inputs.config_maps
-    context = Context(identity, spec, subfield, readable, inputs.secrets)
+    context = Context(identity, spec, subfield, readable, inputs.secrets, {}, budget)
     names = {volume.name for volume in volumes}
     security = check_pod_security(spec, subfield)
     scope = PodScope(names, security, inputs.variables, context)
     grace_period_s = number_at(spec, "terminationGracePeriodSeconds", subfield)
-    name, namespace, uid, labels, annotations, node_name, service_account = identity
     checked = Pod(
         name,
         namespace,
@@ -111,10 +113,12 @@ def read_pod(pod: dict[str, Any], field: str, inputs: PodInputs) -> Pod:
         job_script=inputs.job_script,
         job_config=inputs.job_config,
     )
-    return checked if _EXTRAS.isdisjoint(spec) else checked._replace(**_read_extras(spec, subfield))
+    if _EXTRAS.isdisjoint(spec):
+        return checked
+    return checked._replace(**_read_extras(spec, subfield, budget))
 
 
-def _read_extras(spec: Mapping[str, Any], field: str) -> dict[str, Any]:
+def _read_extras(spec: Mapping[str, Any], field: str, budget: Budget) -> dict[str, Any]:
     """Read the fields that few pods have, by the name of their field of ``Pod``."""
     _refuse_unsupported(spec, field)
     extras: dict[str, Any] = {}
@@ -122,9 +126,11 @@ def _read_extras(spec: Mapping[str, Any], field: str) -> dict[str, Any]:
     extras["requests"] = quantities_at(resources, "requests", f"{field}.resources")
     extras["limits"] = quantities_at(resources, "limits", f"{field}.resources")
     extras["overhead"] = quantities_at(spec, "overhead", field)
+    amounts = (extras["requests"], extras["limits"], extras["overhead"])
+    budget.take("resources", sum(map(len, amounts)), field)
     extras["deadline_s"] = _read_deadline(spec, field)
-    extras["host_aliases"] = _read_host_aliases(spec, field)
-    extras["pull_secrets"] = _read_pull_secrets(spec, field)
+    extras["host_aliases"] = _read_host_aliases(spec, field, budget)
+    extras["pull_secrets"] = _read_pull_secrets(spec, field, budget)
     extras["host_network"] = flag_at(spec, "hostNetwork", field) or False
     extras["host_pid"] = flag_at(spec, "hostPID", field) or False
     extras["host_ipc"] = flag_at(spec, "hostIPC", field) or False
@@ -178,6 +184,7 @@ def _read_containers(
     found: list[Container] = []
     mains = objects_at(spec, "containers", field)
     inits = objects_at(spec, "initContainers", field) if "initContainers" in spec else []
+    scope.context.budget.take("containers", len(mains) + len(inits), field)
     for key, raws in (("initContainers", inits), ("containers", mains)):
         local = _local_names(annotations, key) if annotations else ()
         for index, raw in enumerate(raws):
@@ -213,9 +220,11 @@ def _read_kind(raw: Mapping[str, Any], key: str, field: str) -> str:
     return SIDECAR
 
 
-def _read_volumes(spec: Mapping[str, Any], field: str) -> tuple[Volume, ...]:
+def _read_volumes(spec: Mapping[str, Any], field: str, budget: Budget) -> tuple[Volume, ...]:
     volumes: dict[str, Volume] = {}
-    for index, raw in enumerate(list_at(spec, "volumes", field)):
+    raws = list_at(spec, "volumes", field)
+    budget.take("volumes", len(raws), field)
+    for index, raw in enumerate(raws):
         if type(raw) is not dict:
             raise wrong_type(f"{field}.volumes[{index}]", "an object", raw)
         name = raw.get("name")
@@ -261,7 +270,7 @@ def _read_hostname(spec: Mapping[str, Any], field: str, pod_name: str) -> str:
 
 
 def _read_host_aliases(
-    spec: Mapping[str, Any], field: str
+    spec: Mapping[str, Any], field: str, budget: Budget
 ) -> tuple[tuple[str, tuple[str, ...]], ...]:
     aliases: list[tuple[str, tuple[str, ...]]] = []
     for index, raw in enumerate(objects_at(spec, "hostAliases", field)):
@@ -272,6 +281,7 @@ def _read_host_aliases(
         except ValueError:
             raise PodRejected(f"{subfield}.ip", "must be an IP address") from None
         names = texts_at(raw, "hostnames", subfield)
+        budget.take("hosts", 1 + len(names), subfield)
         for position, name in enumerate(names):
             if not is_subdomain(name):
                 raise PodRejected(f"{subfield}.hostnames[{position}]", SUBDOMAIN_RULE)
@@ -290,9 +300,10 @@ def _read_tolerations(spec: Mapping[str, Any], field: str) -> tuple[Mapping[str,
     return tuple(tolerations)
 
 
-def _read_pull_secrets(spec: Mapping[str, Any], field: str) -> tuple[str, ...]:
+def _read_pull_secrets(spec: Mapping[str, Any], field: str, budget: Budget) -> tuple[str, ...]:
+    raws = objects_at(spec, "imagePullSecrets", field)
+    budget.take("pull_secrets", len(raws), field)
     names = [
-        text_at(raw, "name", f"{field}.imagePullSecrets[{index}]")
-        for index, raw in enumerate(objects_at(spec, "imagePullSecrets", field))
+        text_at(raw, "name", f"{field}.imagePullSecrets[{index}]") for index, raw in enumerate(raws)
     ]
-    return tuple(name for name in names if name)
+    return tuple(dict.fromkeys([name for name in names if name]))

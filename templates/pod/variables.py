@@ -6,12 +6,13 @@ everything to us (``resolve_variables``).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, Optional
 
 from templates.common.errors import PodRejected
 from templates.common.quantity import quantities_at
 from templates.common.validation import flag_at, object_at, objects_at, text_at, wrong_type
+from templates.pod.budget import Budget
 from templates.pod.environment import PodFields, expand, reference_value
 from templates.pod.model import Content
 
@@ -21,19 +22,20 @@ _NAME_RULE = "must be a name without '=' and NUL"
 class ContainerResources(NamedTuple):
     """The resources of a container whose other parts are not read yet."""
 
-    name: str
     requests: Mapping[str, str]
     limits: Mapping[str, str]
 
 
 class Context(NamedTuple):
-    """The objects that variables can refer to."""
+    """The objects that variables can refer to, and the budget for what they stand for."""
 
     pod: PodFields
     spec: Mapping[str, Any]
     field: str  # the path of ``spec``
     config_maps: Mapping[str, Content]
     secrets: Mapping[str, Content]
+    resources: dict[str, ContainerResources]  # empty until a variable refers to them
+    budget: Budget
 
 
 VariableReader = Callable[[Context, dict[str, Any], str], dict[str, str]]
@@ -90,6 +92,7 @@ def _add_variable(
     value: Optional[str] = text_at(entry, "value", field)
     if not value and entry.get("valueFrom") is not None:
         value = _resolve_reference(context, container, entry, field)
+        context.budget.take("references", len(value or ""), field)
     if value is not None:
         env[name] = value
 
@@ -114,7 +117,8 @@ def resolve_variables(context: Context, container: dict[str, Any], field: str) -
         subfield = f"{field}.env[{index}]"
         value = text_at(entry, "value", subfield)
         if value:
-            env[_read_name(entry, subfield)] = expand(value, env, f"{subfield}.value")
+            name = _read_name(entry, subfield)
+            env[name] = expand(value, env, context.budget, f"{subfield}.value")
         else:
             _add_variable(context, container, entry, subfield, env)
     return env
@@ -132,6 +136,7 @@ def _add_from_source(
     subfield = f"{field}.{kinds[0]}"
     data = _find_data(context, kinds[0], object_at(source, kinds[0], field), subfield)
     for key, value in (data or {}).items():
+        context.budget.take("references", len(prefix) + len(key) + len(value), subfield)
         env[prefix + key] = _decode_value(value, subfield, key)
 
 
@@ -190,12 +195,16 @@ def _decode_value(value: bytes, field: str, key: str) -> str:
     return text
 
 
-def _container_resources(context: Context) -> Iterator[ContainerResources]:
-    """Yield the resources of all containers; read only when a variable refers to them."""
+def _container_resources(context: Context) -> Mapping[str, ContainerResources]:
+    """Return the resources of all containers by name; read when a variable first needs them."""
+    if context.resources:
+        return context.resources
     for key in ("initContainers", "containers"):
         for index, container in enumerate(objects_at(context.spec, key, context.field)):
             subfield = f"{context.field}.{key}[{index}]"
             resources = object_at(container, "resources", subfield)
             requests = quantities_at(resources, "requests", f"{subfield}.resources")
             limits = quantities_at(resources, "limits", f"{subfield}.resources")
-            yield ContainerResources(text_at(container, "name", subfield), requests, limits)
+            name = text_at(container, "name", subfield)
+            context.resources.setdefault(name, ContainerResources(requests, limits))
+    return context.resources

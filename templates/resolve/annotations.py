@@ -12,6 +12,7 @@ from typing import NamedTuple, Optional
 
 from templates.common import constants
 from templates.common.errors import PodRejected
+from templates.pod.budget import LONGEST_NAME
 from templates.site.build_config import Rules
 
 TUNNEL_COMMANDS = "interlink.eu/wstunnel-client-commands"  # bash that starts interLink's tunnel
@@ -43,6 +44,10 @@ _HANDLED_HERE = frozenset(
         "mpi-flags",
     )
 )
+
+# What is split into words, or stands in the script once for each container, is short.
+_LONGEST_WORDS = 16 * 1024
+_MOST_MOUNTS = 100
 
 
 class BindMount(NamedTuple):
@@ -84,18 +89,21 @@ def job_annotations(annotations: Mapping[str, str], rules: Rules) -> JobAnnotati
         _check_allowed(TUNNEL_COMMANDS, tunnel, rules)
     pod_ip = _check_text(POD_IP, annotations.get(POD_IP, ""))
     used: tuple[str, ...] = (_TUNNEL_NAME,) if TUNNEL_COMMANDS in annotations else ()
+    _check_length(POD_IP, pod_ip, LONGEST_NAME)
     if _HANDLED_HERE.isdisjoint(found):
         backend = {name: one.value for name, one in found.items()}
         return JobAnnotations(tunnel_commands=tunnel, pod_ip=pod_ip, used=used, backend=backend)
     used += tuple([name for name in found if name in _HANDLED_HERE])
     none = _Annotation("", "")
+    image_root = found.pop("image-root", none)
+    _check_length(image_root.name, image_root.value, LONGEST_NAME)
     mpi_flags = found.pop("mpi-flags", None)
     return JobAnnotations(
         pre_exec=found.pop("pre-exec", none).value,
         singularity_commands=found.pop("singularity-commands", none).value,
         mounts=_read_mounts(found.pop("singularity-mounts", none)),
         options=_split_words(found.pop("singularity-options", none)),
-        image_root=found.pop("image-root", none).value.strip(),
+        image_root=image_root.value.strip(),
         mpi_flags=None if mpi_flags is None else _split_words(mpi_flags),
         tunnel_commands=tunnel,
         pod_ip=pod_ip,
@@ -136,6 +144,11 @@ def _check_text(annotation: str, value: str) -> str:
     return value
 
 
+def _check_length(annotation: str, value: str, longest: int) -> None:
+    if len(value) > longest:
+        raise _refusal(annotation, f"has {len(value)} characters, more than {longest}")
+
+
 def _refusal(annotation: str, reason: str) -> PodRejected:
     return PodRejected(f"pod.metadata.annotations[{annotation}]", reason)
 
@@ -144,6 +157,7 @@ def _split_words(annotation: _Annotation) -> tuple[str, ...]:
     """Split into words as a shell would; nothing in them is expanded."""
     if not annotation.value:
         return ()  # shlex is slow even for this, and most pods have none
+    _check_length(annotation.name, annotation.value, _LONGEST_WORDS)
     try:
         return tuple(shlex.split(annotation.value))
     except ValueError as error:
@@ -168,6 +182,8 @@ def _read_mounts(annotation: _Annotation) -> tuple[BindMount, ...]:
         elif word.startswith("-"):
             raise _refusal(annotation.name, f"{word} is not understood: only --bind is")
         specs += [part for part in spec.split(",") if part]
+    if len(specs) > _MOST_MOUNTS:
+        raise _refusal(annotation.name, f"has {len(specs)} mounts, more than {_MOST_MOUNTS}")
     return tuple(_read_mount(annotation, spec) for spec in specs)
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Optional
 
 from templates.common.errors import PodRejected
+from templates.common.json_codec import has_more_values, load_json
+from templates.common.validation import check_texts
 from templates.pod.model import Pod
 
 _DOCKER_CONFIG_JSON = ".dockerconfigjson"
 _DOCKER_CONFIG = ".dockercfg"
-_HUB = ("docker.io", "index.docker.io", "registry-1.docker.io")
+_DOCKER_HUB = "docker.io"
+_HUB = (_DOCKER_HUB, "index.docker.io", "registry-1.docker.io")
+_MOST_VALUES = 10_000  # in a Secret of logins
 
 
 class Login(NamedTuple):
@@ -33,17 +36,25 @@ class Login(NamedTuple):
         return json.dumps({"auths": {self.registry: {"auth": auth}}}).encode()
 
 
-def registry_login(registry: str, pod: Pod) -> Optional[Login]:
-    """Return the first login for a registry in the pull secrets that came with the pod."""
-    names = _HUB if registry in _HUB else (registry,)
-    for secret in pod.pull_secrets:
-        content = pod.secrets.get(secret)
-        if content is None:
-            continue
-        for host, entry in _entries(secret, content.data).items():
-            if _host(host) in names:
-                return _login(secret, registry, entry)
-    return None
+class Logins:
+    """Logins in the pull secrets that came with a pod, each of which is read once."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+        self._by_host: dict[str, Mapping[str, Any]] = {}  # of each secret: the entries
+
+    def find(self, registry: str) -> Optional[Login]:
+        """Return the first login for a registry."""
+        host = _DOCKER_HUB if registry in _HUB else registry
+        for secret in self._pod.pull_secrets:
+            content = self._pod.secrets.get(secret)
+            if content is None:
+                continue
+            if secret not in self._by_host:
+                self._by_host[secret] = _entries_by_host(_entries(secret, content.data))
+            if host in self._by_host[secret]:
+                return _login(secret, registry, self._by_host[secret][host])
+        return None
 
 
 def pull_secret(secret: str, pod: Pod) -> Optional[bytes]:
@@ -58,14 +69,28 @@ def _entries(secret: str, data: Mapping[str, bytes]) -> Mapping[str, Any]:
     field = f"secret {secret}"
     try:
         if _DOCKER_CONFIG_JSON in data:
-            document = json.loads(data[_DOCKER_CONFIG_JSON])["auths"]
+            document = _read(field, data[_DOCKER_CONFIG_JSON])["auths"]
         else:
-            document = json.loads(data.get(_DOCKER_CONFIG, b"{}"))
-    except (ValueError, KeyError, TypeError):
+            document = _read(field, data.get(_DOCKER_CONFIG, b"{}"))
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise PodRejected(field, "is not a docker configuration") from None
     if not isinstance(document, dict):
         raise PodRejected(field, "is not a docker configuration")
     return document
+
+
+def _read(field: str, raw: bytes) -> Any:
+    if has_more_values(raw, _MOST_VALUES):
+        raise PodRejected(field, f"has more than {_MOST_VALUES} values")
+    return load_json(raw)
+
+
+def _entries_by_host(entries: Mapping[str, Any]) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
+    for name, entry in entries.items():
+        host = _host(name)
+        found.setdefault(_DOCKER_HUB if host in _HUB else host, entry)
+    return found
 
 
 def _host(name: str) -> str:
@@ -78,11 +103,14 @@ def _login(secret: str, registry: str, entry: Any) -> Login:
         raise PodRejected(field, f"has no login for {registry}")
     user, password = entry.get("username"), entry.get("password")
     if not (isinstance(user, str) and isinstance(password, str)):
+        auth = entry.get("auth")
         try:
-            decoded = base64.b64decode(str(entry.get("auth") or ""), validate=True).decode()
-        except (binascii.Error, UnicodeDecodeError):
+            encoded = auth if isinstance(auth, str) else ""
+            decoded = base64.b64decode(encoded, validate=True).decode()
+        except ValueError:
             raise PodRejected(field, f"the login for {registry} is not base64") from None
         user, _, password = decoded.partition(":")
+    check_texts(field, [user, password])
     if not user or "\n" in user + password:
         raise PodRejected(field, f"has no usable login for {registry}")
     return Login(registry, user, password)

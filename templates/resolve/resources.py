@@ -73,9 +73,11 @@ def _combine(containers: Iterable[tuple[str, _Amounts]]) -> _Amounts:
     running: _Amounts = {}  # sidecars, and main containers on top of them
     peak: _Amounts = {}
     for kind, amounts in containers:
-        together = _add(running, amounts) if running else amounts
+        together = amounts
+        if running:
+            together = {name: running.get(name, 0) + value for name, value in amounts.items()}
         if kind != INIT:
-            running = together
+            running.update(together)
         _raise_peak(peak, together)
     return peak
 

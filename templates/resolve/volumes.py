@@ -18,6 +18,7 @@ from templates.common.names import SUBDOMAIN_RULE, has_long_name, is_subdomain
 from templates.common.quoting import Word, quote, quote_below
 from templates.common.validation import flag_at, number_at, object_at, objects_at, text_at
 from templates.job.model import File
+from templates.pod.budget import Budget
 from templates.pod.environment import reference_value
 from templates.pod.model import Content, Pod, Volume
 from templates.site.build_config import BuildConfig, Claim, HostPath
@@ -52,10 +53,19 @@ class VolumeSource(NamedTuple):
     files: tuple[File, ...] = ()
 
 
+class _Scope(NamedTuple):
+    """A pod at a site, and what is left of the budget for its volumes."""
+
+    pod: Pod
+    config: BuildConfig
+    budget: Budget
+
+
 def resolve_volumes(pod: Pod, config: BuildConfig) -> dict[str, VolumeSource]:
     """Return the source of every volume that some container mounts, by name."""
     used = {mount.volume for container in pod.containers for mount in container.mounts}
-    return {v.name: _resolve(pod, v, config) for v in pod.volumes if v.name in used}
+    scope = _Scope(pod, config, Budget())
+    return {v.name: _resolve(scope, v) for v in pod.volumes if v.name in used}
 
 
 def resolve_paths(paths: Iterable[str], config: BuildConfig) -> dict[str, VolumeSource]:
@@ -67,16 +77,16 @@ def resolve_paths(paths: Iterable[str], config: BuildConfig) -> dict[str, Volume
     return found
 
 
-def _resolve(pod: Pod, volume: Volume, config: BuildConfig) -> VolumeSource:
+def _resolve(scope: _Scope, volume: Volume) -> VolumeSource:
     name, kind, _ = volume
     resolve = _KINDS.get(kind)
     if resolve is None:
         field = f"pod.spec.volumes[{name}]"
         raise PodRejected(field, f"volumes of type {kind} are not supported")
-    return resolve(pod, volume, config, f"pod.spec.volumes[{name}].{kind}")
+    return resolve(scope, volume, f"pod.spec.volumes[{name}].{kind}")
 
 
-def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _empty_dir(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     if not volume.source:
         return VolumeSource(quote_below("$SCRATCH", volume.name), empty_dir=True)
     medium = text_at(volume.source, "medium", field)
@@ -92,7 +102,7 @@ def _empty_dir(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> Vol
     )
 
 
-def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _ephemeral(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     """Resolve a volume with the life of its pod: a directory, as large as its claim requests."""
     field = f"{field}.volumeClaimTemplate.spec"
     claim = object_at(object_at(volume.source, "volumeClaimTemplate", field), "spec", field)
@@ -108,39 +118,40 @@ def _ephemeral(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> Vol
     )
 
 
-def _config_map(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
-    entries = _object_entries(volume.source, "name", pod.config_maps, "ConfigMap", field)
+def _config_map(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
+    entries = _object_entries(scope, volume.source, "name", "ConfigMap", field)
     return _files_source(volume.name, entries or (), field, secret=False)
 
 
-def _secret(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
-    entries = _object_entries(volume.source, "secretName", pod.secrets, "Secret", field)
+def _secret(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
+    entries = _object_entries(scope, volume.source, "secretName", "Secret", field)
     return _files_source(volume.name, entries or (), field, secret=True)
 
 
-def _downward(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _downward(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     mode = _read_mode(volume.source, "defaultMode", field, 0o644)
-    provided = pod.projected.get(volume.name, {})
-    entries = _downward_entries(pod, volume.source, provided, mode, field)
+    provided = scope.pod.projected.get(volume.name, {})
+    entries = _downward_entries(scope, volume.source, provided, mode, field)
     return _files_source(volume.name, entries, field, secret=False)
 
 
-def _projected(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _projected(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     """Merge all sources; interLink has resolved some (tokens), the rest is resolved here.
 
     It always counts as secret: it may hold a token, and nothing marks those.
     """
     mode = _read_mode(volume.source, "defaultMode", field, 0o644)
-    received = pod.projected.get(volume.name, {})
+    received = scope.pod.projected.get(volume.name, {})
+    scope.budget.take_files(received.values(), field)
     provided = {_clean_path(path, field): content for path, content in received.items()}
     entries = [(path, content, mode) for path, content in provided.items()]
     for index, part in enumerate(objects_at(volume.source, "sources", field)):
-        entries += _projected_part(pod, part, provided, mode, f"{field}.sources[{index}]")
+        entries += _projected_part(scope, part, provided, mode, f"{field}.sources[{index}]")
     return _files_source(volume.name, entries, field, secret=True)
 
 
 def _projected_part(
-    pod: Pod, part: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
+    scope: _Scope, part: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
 ) -> Iterable[_Entry]:
     kind = next((key for key in part if part[key] is not None), "")
     source = object_at(part, kind, field) if kind else {}
@@ -149,15 +160,18 @@ def _projected_part(
         # interLink's token is among the entries provided; without one there is no file.
         return ()
     if kind == "downwardAPI":
-        return _downward_entries(pod, source, provided, mode, field)
-    known = {"configMap": (pod.config_maps, "ConfigMap"), "secret": (pod.secrets, "Secret")}
-    if kind not in known:
+        return _downward_entries(scope, source, provided, mode, field)
+    title = {"configMap": "ConfigMap", "secret": "Secret"}.get(kind)
+    if title is None:
         raise PodRejected(field, "this source of a projected volume is not supported")
-    objects, title = known[kind]
     name = text_at(source, "name", field)
-    if name not in objects and _are_provided(source, provided, field):
+    if name not in _objects(scope.pod, title) and _are_provided(source, provided, field):
         return ()
-    return _object_entries(source, "name", objects, title, field, mode) or ()
+    return _object_entries(scope, source, "name", title, field, mode) or ()
+
+
+def _objects(pod: Pod, title: str) -> Mapping[str, Content]:
+    return pod.secrets if title == "Secret" else pod.config_maps
 
 
 def _are_provided(source: Mapping[str, Any], provided: Mapping[str, bytes], field: str) -> bool:
@@ -169,25 +183,30 @@ def _are_provided(source: Mapping[str, Any], provided: Mapping[str, bytes], fiel
 
 
 def _downward_entries(
-    pod: Pod, source: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
+    scope: _Scope, source: Mapping[str, Any], provided: Mapping[str, bytes], mode: int, field: str
 ) -> Iterator[_Entry]:
-    for index, item in enumerate(objects_at(source, "items", field)):
+    pod = scope.pod
+    containers = {container.name: container for container in pod.containers}
+    items = objects_at(source, "items", field)
+    scope.budget.take("files", len(items), field)
+    for index, item in enumerate(items):
         subfield = f"{field}.items[{index}]"
         path = _item_path(item, subfield)
         try:
-            content = reference_value(pod, pod.containers, item, subfield).encode()
+            content = reference_value(pod, containers, item, subfield).encode()
         except PodRejected:
             if path not in provided:
                 raise
             # Only as a fallback: interLink ends a list of labels with a newline.
             content = provided[path]
+        scope.budget.take("references", len(content), subfield)
         yield path, content, _read_mode(item, "mode", subfield, mode)
 
 
 def _object_entries(
+    scope: _Scope,
     source: Mapping[str, Any],
     key: str,
-    objects: Mapping[str, Content],
     title: str,
     field: str,
     default: Optional[int] = None,
@@ -196,13 +215,14 @@ def _object_entries(
     name = text_at(source, key, field)
     optional = flag_at(source, "optional", field)
     mode = _read_mode(source, "defaultMode", field, 0o644) if default is None else default
-    content = objects.get(name)
+    content = _objects(scope.pod, title).get(name)
     if content is None:
         if optional:
             return None
         raise PodRejected(field, f"{title} {name or '(no name)'} did not come with the pod")
     items = objects_at(source, "items", field)
     if not items:
+        scope.budget.take_files(content.data.values(), field)
         return [(path, data, mode) for path, data in content.data.items()]
     chosen = []
     for index, item in enumerate(items):
@@ -213,6 +233,7 @@ def _object_entries(
             chosen.append((path, content.data[wanted], item_mode))
         elif not optional:
             raise PodRejected(f"{subfield}.key", f"{title} {name} has no key {wanted}")
+    scope.budget.take_files([data for _, data, _ in chosen], field)
     return chosen
 
 
@@ -257,25 +278,25 @@ def _files_source(
     }
     if not files:
         return VolumeSource(quote_below("$SCRATCH", name), read_only=True, empty_dir=True)
-    for path in files:
-        if "/" in path:
-            _check_folders(path, files, field)
+    if len(files) > 1 and "/" in "".join(files):
+        _check_folders(files, field)
     return VolumeSource(quote_below("$DIR", folder), True, files=tuple(files.values()))
 
 
-def _check_folders(path: str, files: Mapping[str, File], field: str) -> None:
-    folder = path.rpartition("/")[0]
-    while folder:
-        if folder in files:
-            raise PodRejected(field, f"'{folder}' cannot be both a file and a folder")
-        folder = folder.rpartition("/")[0]
+def _check_folders(paths: Iterable[str], field: str) -> None:
+    """Refuse a file that would have to be the folder of another one, too."""
+    folders = sorted([f"{path}/" for path in paths])
+    for folder, path in zip(folders, folders[1:]):
+        if path.startswith(folder):
+            raise PodRejected(field, f"'{folder[:-1]}' cannot be both a file and a folder")
 
 
-def _host_path(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _host_path(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     path = _absolute(volume, field)
     kind = text_at(volume.source, "type", field)
     if kind not in _HOST_PATH_TYPES:
         raise PodRejected(f"{field}.type", f"not a type of hostPath: {kind}")
+    config = scope.config
     nearest = _nearest_host_path(path, config)
     if nearest is None:
         known = ", ".join(entry.path for entry in config.volumes.host_paths)
@@ -299,10 +320,12 @@ def _host_source(path: str, kind: str, nearest: HostPath) -> VolumeSource:
     )
 
 
-def _nfs(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _nfs(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     """Resolve the path at which the site's nodes have mounted that export."""
     server, path = text_at(volume.source, "server", field), _absolute(volume, field)
-    found = [e for e in config.volumes.nfs if e.server == server and _is_below(path, e.export)]
+    found = [
+        e for e in scope.config.volumes.nfs if e.server == server and _is_below(path, e.export)
+    ]
     if not found:
         raise PodRejected(field, f"this site has no place for {server}:{path} (volumes.nfs)")
     nearest = max(found, key=lambda export: len(export.export))
@@ -320,6 +343,8 @@ def _absolute(volume: Volume, field: str) -> str:
     path = text_at(volume.source, "path", field)
     if not path.startswith("/") or ".." in path.split("/") or "\0" in path:
         raise PodRejected(f"{field}.path", "must be an absolute path without '..'")
+    if len(path) > _LONGEST_PATH:  # it stands in the script for each of its mounts
+        raise PodRejected(f"{field}.path", f"must have at most {_LONGEST_PATH} characters")
     return posixpath.normpath(path)
 
 
@@ -328,11 +353,11 @@ def _is_below(path: str, parent: str) -> bool:
     return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
-def _claim(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeSource:
+def _claim(scope: _Scope, volume: Volume, field: str) -> VolumeSource:
     name = text_at(volume.source, "claimName", field)
     if not is_subdomain(name):  # a slash would reach another namespace's claim
         raise PodRejected(f"{field}.claimName", SUBDOMAIN_RULE)
-    claims = config.volumes.claims
+    pod, claims = scope.pod, scope.config.volumes.claims
     claim: Optional[Claim] = claims.get(f"{pod.namespace}/{name}") or claims.get(name)
     if claim is None:
         raise PodRejected(
@@ -345,7 +370,7 @@ def _claim(pod: Pod, volume: Volume, config: BuildConfig, field: str) -> VolumeS
     return VolumeSource(quote(path), read_only=read_only)
 
 
-_KINDS: dict[str, Callable[[Pod, Volume, BuildConfig, str], VolumeSource]] = {
+_KINDS: dict[str, Callable[[_Scope, Volume, str], VolumeSource]] = {
     "emptyDir": _empty_dir,
     "ephemeral": _ephemeral,
     "configMap": _config_map,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 from templates.common.constants import gpu_vendor, is_gpu
 from templates.common.errors import PodRejected
@@ -15,7 +15,7 @@ from templates.job.model import File
 from templates.pod.model import MAIN, SIDECAR, Action, Container, Mount, Pod, Probe
 from templates.resolve import images
 from templates.resolve.annotations import JobAnnotations
-from templates.resolve.credentials import registry_login
+from templates.resolve.credentials import Logins
 from templates.resolve.volumes import VolumeSource
 from templates.script.functions import APPTAINER, is_odd
 from templates.site.build_config import KUBERNETES, BuildConfig
@@ -33,6 +33,7 @@ class ScriptContext(NamedTuple):
     config: BuildConfig
     annotations: JobAnnotations
     volumes: Mapping[str, VolumeSource]
+    logins: Optional[Logins]  # None: no pull secrets came with it
 
     @property
     def own_network(self) -> bool:
@@ -121,7 +122,7 @@ def _image(
     context: ScriptContext, index: int, container: Container, parts: ScriptParts
 ) -> tuple[str, list[str]]:
     """Return the runtime's name of the image, and the lines with its other settings."""
-    config, pod = context.config, context.pod
+    config = context.config
     field = f"pod.spec containers[{container.name}].image"
     root = context.annotations.image_root
     image = images.find(container.image, config.runtime.name, config.images, root, field)
@@ -133,7 +134,7 @@ def _image(
     if image.places:
         parts.needs.add("places")
         lines.append(f"places=({quote_all(image.places)})")
-    login = registry_login(image.registry, pod) if image.registry and pod.pull_secrets else None
+    login = context.logins.find(image.registry) if image.registry and context.logins else None
     if login is not None:
         parts.needs.add("login")
         parts.files.append(File(f"secret/login-{index}", login.lines(), _PRIVATE, True))

@@ -83,7 +83,7 @@ def site_facts(config: BuildConfig) -> SiteFacts:
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def is_odd(name: str) -> bool:
     """Return whether bash cannot export a variable of this name as it is given."""
     if not name.isascii() or not name.replace("_", "a").isalnum() or name[0].isdigit():

@@ -14,6 +14,7 @@ from templates.common.quoting import quote, quote_all
 from templates.job.model import File
 from templates.pod.model import Pod
 from templates.resolve.annotations import JobAnnotations
+from templates.resolve.credentials import Logins
 from templates.resolve.volumes import VolumeSource, resolve_paths, resolve_volumes
 from templates.script.containers import ScriptContext, ScriptParts, add_container
 from templates.script.functions import APPTAINER, render_functions, site_facts
@@ -45,7 +46,9 @@ def render(
     files = [file for source in volumes.values() for file in source.files]
     if config.runtime.name == "podman" and any(c.security.run_as_user for c in pod.containers):
         files = [file._replace(mode=file.mode | (file.mode & 0o500) >> 3) for file in files]
-    context = ScriptContext(pod, config, annotations, volumes)
+    context = ScriptContext(
+        pod, config, annotations, volumes, Logins(pod) if pod.pull_secrets else None
+    )
     parts = ScriptParts(files, _pod_needs(context), [], [], [])
     for index, container in enumerate(pod.containers):
         add_container(context, index, container, parts)
@@ -79,11 +82,11 @@ def _head(job: str, context: ScriptContext) -> str:
 
 
 def _secret_script(parts: ScriptParts) -> str:
-    return (
+    head = (
         "# Commands and environments of the containers, read by job.sh. "
         "Removed when the job has ended.\n"
-        f"{''.join(parts.secrets)}{''.join(parts.actions)}"
     )
+    return "".join((head, *parts.secrets, *parts.actions))
 
 
 def _pod_needs(context: ScriptContext) -> set[str]:

@@ -10,7 +10,8 @@ import pytest
 
 from templates.common.errors import PodRejected
 from templates.pod.model import Content, Pod
-from templates.resolve.credentials import Login, registry_login
+from templates.resolve import credentials
+from templates.resolve.credentials import Login, Logins
 
 
 def encoded(text: str) -> str:
@@ -24,7 +25,7 @@ def auths(**entries: Any) -> dict[str, Any]:
 def login(registry: str, *secrets: Optional[dict[str, bytes]]) -> Optional[Login]:
     contents = {f"s{i}": Content(data) for i, data in enumerate(secrets) if data is not None}
     pod = Pod("p", "n", "u", {}, {}, (), (), pull_secrets=("s0", "s1", "s2"), secrets=contents)
-    return registry_login(registry, pod)
+    return Logins(pod).find(registry)
 
 
 @pytest.mark.parametrize(
@@ -97,3 +98,19 @@ def test_a_secret_that_cannot_be_read_is_named(data: dict[str, bytes], words: st
     with pytest.raises(PodRejected) as caught:
         login("ghcr.io", data)
     assert str(caught.value) == f"secret s0: {words}"
+
+
+def test_a_secret_is_read_once_for_all_containers(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[bytes] = []
+
+    def load(raw: bytes) -> Any:
+        reads.append(raw)
+        return json.loads(raw)
+
+    monkeypatch.setattr(credentials, "load_json", load)
+    content = Content(auths(**{"ghcr.io": {"auth": encoded("u:p")}}))
+    pod = Pod("p", "n", "u", {}, {}, (), (), pull_secrets=("s",), secrets={"s": content})
+    logins = Logins(pod)
+    for registry in ("ghcr.io", "quay.io", "docker.io") * 100:
+        logins.find(registry)
+    assert len(reads) == 1
