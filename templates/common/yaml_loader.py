@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Optional
 
 import yaml
 from yaml.constructor import SafeConstructor
@@ -85,13 +85,36 @@ for _first in "-+.0123456789":
 def load_documents(where: str, text: str) -> Iterator[Any]:
     """Yield the documents of a file that are not empty, as JSON values; errors are one line."""
     try:
-        documents = _json_documents(text) or list(yaml.load_all(text, Loader=_Loader))
+        documents = _json_documents(text)
+        if not documents:
+            _check_size(where, text)
+            documents = list(yaml.load_all(text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise PodRejected(where, f"is not YAML: {_reason(error)}") from None
     budget = [_MOST_VALUES]
     for document in documents:
         if document is not None:
             yield _plain(document, where, _DEEPEST, budget)
+
+
+def _check_size(where: str, text: str) -> None:
+    """Refuse what PyYAML would not survive: deep nesting, and merged aliases of aliases."""
+    sizes: dict[
+        Optional[str], int
+    ] = {}  # of what has an anchor, with all that its aliases stand for
+    opened: list[tuple[Optional[str], int]] = []  # anchor, and the size of all before it
+    size = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, size))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = size - before
+        elif isinstance(event, yaml.AliasEvent):
+            size += sizes.get(event.anchor, 0)
+        size += 1
+        if len(opened) > _DEEPEST or size > 2 * _MOST_VALUES:  # a list has two events
+            raise PodRejected(where, "is nested too deeply or refers to itself")
 
 
 def _json_documents(text: str) -> list[Any]:

@@ -409,3 +409,16 @@ def test_commands_and_sub_paths_are_expanded() -> None:
     container = read(pod_with('[{name: A, value: "1"}]', rest=rest)).containers[0]
     assert container.command == ("sh", "1", "$(A)")
     assert container.mounts[0].sub_path == "1/x"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "{a: " * 100_000, "? " * 100_000, "- " * 100_000])
+def test_a_manifest_that_is_nested_too_deeply_is_refused(text: str) -> None:
+    """PyYAML's loader in C calls itself for each level, and would end the process."""
+    assert rejection(text) == "0.yaml: is nested too deeply or refers to itself"
+
+
+@pytest.mark.parametrize("value", ["[*a{}, *a{}]", "{{<<: [*a{}, *a{}]}}", "{{x: *a{}, y: *a{}}}"])
+def test_aliases_of_aliases_are_refused_before_they_are_made(value: str) -> None:
+    lines = [f"a{i}: &a{i} {value.format(i - 1, i - 1)}" for i in range(1, 60)]
+    text = "\n".join(["a0: &a0 {x: 1}", *lines])
+    assert rejection(text) == "0.yaml: is nested too deeply or refers to itself"
