@@ -1,6 +1,6 @@
 """Pods that make much of little: each is translated or refused in one line, within little memory.
 
-Counted are bytes; time only ends what would not end. How long they take is in ``scripts/bench``.
+Counted are bytes. The time limit of ``hostile_child.py`` only ends what would not end.
 """
 
 from __future__ import annotations
