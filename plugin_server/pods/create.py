@@ -22,7 +22,7 @@ from plugin_server.state.rejections import Rejections
 from templates.common.errors import PodRejected
 from templates.job.model import Job
 from templates.job.status import JobIdentity, accepted_status
-from templates.pod.create_request import read_create_request
+from templates.pod.create_request import REQUEST, read_create_request
 from templates.pod.model import Pod
 from templates.protocol.publications import Config
 from templates.translation.build import build
@@ -99,7 +99,10 @@ class Creates:
         try:
             return read_create_request(body)
         except PodRejected as error:
-            raise self._reject_body(body, Malformed(f"nothing was submitted: {error}")) from None
+            malformed = Malformed(f"nothing was submitted: {error}")
+            if error.field == REQUEST:  # it has no pod, and to read it again would take long
+                raise malformed from None
+            raise self._reject_body(body, malformed) from None
 
     def _reject_body(self, body: bytes, error: Refused) -> Refused:
         """Return the error, after noting it for the pod, if the body names one."""

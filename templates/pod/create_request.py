@@ -19,6 +19,8 @@ from templates.pod.model import Content, Pod
 from templates.pod.spec import PodInputs, read_pod
 from templates.pod.variables import read_variables
 
+REQUEST = "request"  # the field of an error that leaves no pod to speak of
+
 _Read = TypeVar("_Read")
 
 # Only by such an escape can a NUL or a lone surrogate come in.
@@ -49,17 +51,17 @@ def read_create_request(body: bytes) -> Pod:
 
 def _decode(body: bytes) -> dict[str, Any]:
     if has_more_values(body, MOST_VALUES):
-        raise PodRejected("request", f"has more than {MOST_VALUES} values")
+        raise PodRejected(REQUEST, f"has more than {MOST_VALUES} values")
     try:
         request = load_json(body)
     except (ValueError, RecursionError) as error:
-        raise PodRejected("request", f"is not JSON: {error}") from None
+        raise PodRejected(REQUEST, f"is not JSON: {error}") from None
     if type(request) is list:
         if len(request) != 1:
-            raise PodRejected("request", f"must hold one pod, not {len(request)}")
+            raise PodRejected(REQUEST, f"must hold one pod, not {len(request)}")
         request = request[0]
     if type(request) is not dict:
-        raise wrong_type("request", "an object", request)
+        raise wrong_type(REQUEST, "an object", request)
     escape = body.find(b"\\")  # one character is found far quicker than two
     if escape >= 0 and _SUSPICIOUS_ESCAPE.search(body, escape):
         check_texts("request.container", request.get("container"), allow_nul=True)

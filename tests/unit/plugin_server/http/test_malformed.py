@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from plugin_server.pods import create
 from tests.support.mutations import spoilt
 from tests.unit.plugin_server.conftest import Plugin, until
 from tests.unit.plugin_server.pod_builders import pod, status
@@ -82,6 +83,14 @@ def test_bytes_that_are_no_request_get_one_clear_line(quick: Plugin, path: str) 
     bodies += [whole[: dice.randrange(len(whole))] for _ in range(200)]
     for body in bodies:
         check(quick, method, path, body)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"1", b"[" + b"0," * 300_000 + b"0]"])
+def test_a_create_without_a_pod_is_not_read_again_for_its_pod(
+    quick: Plugin, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(create, "_pod_of", None)
+    assert check(quick, "POST", "/create", body) == 400
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE", "PATCH"])
