@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 from templates.job.records import RUNNING, JobState, fold, parse_lines, parse_name
+from templates.script.jinja import render
 from templates.site.build_config import BuildConfig, Runtime
 from templates.translation.build import build
-from tests.support.processes import assert_none_left, kill_left, marked
+from tests.support.processes import MARK, assert_none_left, kill_left, marked
 from tests.support.script_runner import (
     BUSYBOX,
     Finished,
@@ -564,3 +565,19 @@ def test_the_end_may_come_at_any_of_many_moments(folder: Path, everybody: bool) 
     chance = random.Random(str(everybody))
     for _ in range(150):
         end_at_a_random_moment(Site("host", folder), chance, everybody)
+
+
+def test_nothing_that_is_just_being_started_outlives_what_is_killed(folder: Path) -> None:
+    """As a probe would that is started while those of a container are ended."""
+    core = render("core.sh.j2", binds=False, hosts=False, message_paths=False)
+    script = f"""{core}
+        set -m
+        exec 9<> <(:)
+        {{ set -m; for ((i = 0; i < 2000; i++)); do sleep 600 & done; wait; }} &
+        until [ "$(pgrep -c -P $!)" -ge 20 ]; do pause 0.01; done
+        kill_family $!
+    """
+    environment = {**os.environ, MARK: folder.name}
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    subprocess.run(["bash", "-c", script], env=environment, check=True, **quiet)
+    assert_none_left(folder)
