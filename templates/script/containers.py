@@ -17,11 +17,19 @@ from templates.resolve import images
 from templates.resolve.annotations import JobAnnotations
 from templates.resolve.credentials import Logins
 from templates.resolve.volumes import VolumeSource
-from templates.script.functions import APPTAINER, is_odd
+from templates.script.environment import apptainer_script, is_odd, podman_variables
+from templates.script.functions import APPTAINER
 from templates.site.build_config import KUBERNETES, BuildConfig
 
 _PRIVATE = 0o600
-_RESERVED_BY_APPTAINER = frozenset(("IFS", "PPID"))
+_MESSAGE_PATH = "/dev/termination-log"
+# In Apptainer's container, where /dev cannot be mounted into.
+_LINK_MESSAGE = (
+    "for interlink_ln in /bin/ln /usr/bin/ln; do\n"
+    f"    $interlink_ln -s /.interlink/message {_MESSAGE_PATH} 2>/dev/null && break\n"
+    "done || :\n"
+    "unset interlink_ln\n"
+)
 _PODMAN_DEVICES = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu", "intel": "intel.com/gpu"}
 _APPTAINER_FLAGS = {"nvidia": "--nv", "amd": "--rocm"}
 
@@ -61,7 +69,7 @@ def add_container(
     context: ScriptContext, index: int, container: Container, parts: ScriptParts
 ) -> None:
     """Add a container's functions: the secret part of it, and the rest."""
-    parts.secrets.append(_secret_function(context, index, container, parts.needs))
+    parts.secrets.append(_secret_function(context, index, container, parts))
     parts.functions.append(_container_function(context, index, container, parts))
 
 
@@ -84,7 +92,7 @@ def _container_function(
 
 
 def _secret_function(
-    context: ScriptContext, index: int, container: Container, needs: set[str]
+    context: ScriptContext, index: int, container: Container, parts: ScriptParts
 ) -> str:
     """Return the function with a container's command and environment."""
     runtime, command = context.config.runtime.name, container.command
@@ -98,24 +106,54 @@ def _secret_function(
     return (
         f"secret_{index}() {{ # {container.name}\n"
         f"    command=({quote_all(command)}) args=({quote_all(container.args)})\n"
-        f"    env=(\n        {_environment(context, container, needs)}\n    )\n{entrypoint}}}\n"
+        f"{_environment(context, index, container, parts)}{entrypoint}}}\n"
     )
 
 
-def _environment(context: ScriptContext, container: Container, needs: set[str]) -> str:
+def _environment(
+    context: ScriptContext, index: int, container: Container, parts: ScriptParts
+) -> str:
+    """Return what bash has to know of the variables; what a runtime reads becomes a file."""
+    env, runtime = _variables(context, container), context.config.runtime.name
+    odd: list[str] = []
+    if runtime == "podman":
+        variables = podman_variables(env)
+        parts.files.append(File(f"secret/env-{index}", variables.lines, _PRIVATE, True))
+        if not variables.options:
+            return ""
+        parts.needs.add("modules")
+        parts.files.append(File(f"secret/env-{index}.conf", variables.module, _PRIVATE, True))
+        return (
+            f'    modules=(--module "$DIR/secret/env-{index}.conf")\n'
+            f"    merged=({quote_all(variables.options)})\n"
+        )
+    if runtime in APPTAINER:
+        field = f"pod.spec containers[{container.name}].env"
+        script, odd = apptainer_script(env, runtime, field)
+        if container.message_path == _MESSAGE_PATH:
+            script = f"{_LINK_MESSAGE}{script}"
+        parts.files.append(File(f"secret/env-{index}.sh", script.encode(), _PRIVATE, True))
+        env = {}
+    elif any(map(is_odd, env)):
+        odd = [f"{name}={value}" for name, value in env.items() if is_odd(name)]
+        env = {name: value for name, value in env.items() if not is_odd(name)}
+    lines = ""
+    for name, entries in (("env", list(map("=".join, env.items()))), ("odd", odd)):
+        if entries:
+            text = quote_all(entries, "\n        ")
+            lines += f"    {name}=(\n        {text}\n    )\n"
+    if odd:
+        parts.needs.add("odd")
+    return lines
+
+
+def _variables(context: ScriptContext, container: Container) -> dict[str, str]:
     """Merge the pod's, the site's and the container's own variables: the last one wins."""
     env = {"HOSTNAME": context.pod.hostname, **context.config.environment.set}
     if context.annotations.pod_ip:
         env["POD_IP"] = context.annotations.pod_ip
     env.update(container.env)
-    if context.config.runtime.name in APPTAINER and not _RESERVED_BY_APPTAINER.isdisjoint(env):
-        field = f"pod.spec containers[{container.name}].env"
-        raise PodRejected(field, f"{context.config.runtime.name} keeps IFS and PPID for itself")
-    text = quote_all(list(map("=".join, env.items())), "\n        ")
-    # Apptainer would turn a carriage return in a prefixed variable into a new line.
-    if "\r" in text or any(map(is_odd, env)):
-        needs.add("odd")
-    return text
+    return env
 
 
 def _image(
@@ -152,7 +190,7 @@ def _settings(context: ScriptContext, container: Container, needs: set[str]) -> 
     if container.message_from_logs:
         needs.add("message_from_logs")
         lines.append("message=logs")
-    if container.message_path != "/dev/termination-log":
+    if container.message_path != _MESSAGE_PATH:
         needs.add("message_paths")
         lines.append(f"message_path={quote(container.message_path)}")
     if "memory" in container.limits:

@@ -6,7 +6,6 @@ It depends on the site and on the needs alone, so each choice is rendered once.
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ APPTAINER = ("apptainer", "singularity")
 # Needs that the templates test for; functions are rendered only for those that a pod has.
 NEEDS = (
     *("memory", "sizes", "deadline", "probes", "hooks", "joined", "sidecars", "restarts"),
-    *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts"),
+    *("message_from_logs", "message_paths", "odd", "odd_paths", "hosts", "modules"),
     *("empty_dirs", "memory_dirs", "binds", "pins", "workdirs"),
     *("sub_paths", "nested", "host_paths", "places", "archives", "always", "login"),
     *("container_commands", "mpi", "pre_exec", "tunnel", "header", "footer"),
@@ -27,18 +26,6 @@ NEEDS = (
 )
 
 _INDENT = re.compile(r"^(?: {4})+", re.MULTILINE)
-
-# Names that bash keeps for itself, so that it cannot export them as given: some in any case, some
-# only without a runtime's prefix before them.
-_ODD_ALWAYS = (
-    *("UID", "EUID", "GID", "GROUPS", "PPID", "SHELLOPTS", "BASHOPTS", "BASH_*", "IFS", "_"),
-)
-_ODD_UNPREFIXED = (
-    *("PS4", "SHLVL", "PWD", "OLDPWD", "POSIXLY_CORRECT", "LC_*", "LANG", "LANGUAGE", "FUNCNAME"),
-    *("DIRSTACK", "PIPESTATUS", "RANDOM", "SRANDOM", "SECONDS", "LINENO", "HISTCMD", "EPOCH*"),
-)
-# These would change the helper that sets the others, so that it has to set them too.
-_ODD_FOR_HELPERS = ("HOME", "PATH", "LD_*", "PERL*")
 
 
 class SiteFacts(NamedTuple):
@@ -83,14 +70,6 @@ def site_facts(config: BuildConfig) -> SiteFacts:
     )
 
 
-@lru_cache(maxsize=1024)
-def is_odd(name: str) -> bool:
-    """Return whether bash cannot export a variable of this name as it is given."""
-    if not name.isascii() or not name.replace("_", "a").isalnum() or name[0].isdigit():
-        return True
-    return any(fnmatchcase(name, pattern) for pattern in (*_ODD_ALWAYS, *_ODD_UNPREFIXED))
-
-
 @lru_cache(maxsize=256)
 def render_functions(site: SiteFacts, needs: frozenset[str]) -> str:
     """Render the functions, and the call that starts them."""
@@ -101,8 +80,6 @@ def render_functions(site: SiteFacts, needs: frozenset[str]) -> str:
         # Whether it uses a folder that other users of the node may have, too.
         "common": site.runtime in APPTAINER or site.shared_scratch or "memory_dirs" in needs,
         "prefix": "SINGULARITY" if site.runtime == "singularity" else "APPTAINER",
-        "odd_always": " | ".join(_ODD_ALWAYS),
-        "odd_unprefixed": " | ".join(_ODD_UNPREFIXED + _ODD_FOR_HELPERS),
     }
     text = "".join(render(f"{name}.sh.j2", **facts) for name in _parts(site, needs))
     # Tabs for each four spaces: the script goes to every site with every pod.

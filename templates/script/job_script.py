@@ -27,13 +27,6 @@ _EXPLANATION = f"""written by interlink-nats {__version__}. Start it with
 # shellcheck disable=SC1091,SC2016,SC2034,SC2046,SC2086,SC2100,SC2154,SC2163,SC2317,SC2329
 """
 _CONTAINMENT = frozenset(("--contain", "--containall", "--no-mount=tmp"))
-# Sourced by the runtime inside the container, before the command: /dev cannot be mounted into.
-_CONTAINER_ENV = (
-    b"for interlink_ln in /bin/ln /usr/bin/ln; do\n"
-    b"    $interlink_ln -s /.interlink/message /dev/termination-log 2>/dev/null && break\n"
-    b"done || :\n"
-    b"unset interlink_ln\n"
-)
 
 
 def render(
@@ -178,8 +171,6 @@ def _volumes_function(volumes: Mapping[str, VolumeSource]) -> str:
 
 def _extra_files(config: BuildConfig, pod: Pod, annotations: JobAnnotations) -> Iterator[File]:
     """Yield the files beside secret/pod.sh that the site or the pod asks for."""
-    if config.runtime.name in APPTAINER:
-        yield File("container-env.sh", _CONTAINER_ENV, 0o644, False)
     if pod.host_aliases:
         lines = "".join(f"{ip}\t{' '.join(names)}\n" for ip, names in pod.host_aliases)
         yield File("hosts", f"# From the pod's hostAliases.\n{lines}".encode(), 0o644, False)

@@ -196,7 +196,8 @@ def test_under_apptainer_a_gpu_is_asked_for_by_the_flag_of_its_make(
     noting = folder / "apptainer"
     noting.write_text(
         "#!/bin/bash\n"
-        f'for word; do echo "$word"; done >"{folder}/words/${{APPTAINERENV_NAME:-x}}"\n'
+        "words=$* name=${words##*/secret/env-} name=c${name%%.sh:*}\n"
+        f'for word; do echo "$word"; done >"{folder}/words/$name"\n'
         'exec /usr/bin/apptainer "$@"\n'
     )
     noting.chmod(0o755)
@@ -205,8 +206,6 @@ def test_under_apptainer_a_gpu_is_asked_for_by_the_flag_of_its_make(
     site = Site("apptainer", folder)
     runtime = replace(site.config.runtime, executable=str(noting), gpu=setting)
     containers = [asking("true", nvidia="1"), asking("true", amd="1"), sh("true")]
-    for index, container in enumerate(containers):
-        container["env"] = [{"name": "NAME", "value": f"c{index}"}]
     done = site.run(pod(*containers), replace(site.config, runtime=runtime))
     assert done.ends() == {"c0": 0, "c1": 0, "c2": 0}, [done.log(name) for name in flags]
     for name, expected in flags.items():

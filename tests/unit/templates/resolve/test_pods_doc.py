@@ -93,6 +93,11 @@ REFUSED: list[tuple[str, Any, BuildConfig]] = [
         replace(CONFIG, runtime=Runtime("apptainer")),
     ),
     (
+        "...env: apptainer keeps 'APPTAINER_NAME' for itself: give it another name",
+        pod(sh("true", env=[{"name": "APPTAINER_NAME", "value": "x"}])),
+        replace(CONFIG, runtime=Runtime("apptainer")),
+    ),
+    (
         "podman cannot start images of the form ...",
         pod(sh("true", image="oras://ghcr.io/a/b:1")),
         PODMAN,
