@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Callable, NamedTuple, Optional
 
 from plugin_server.common.settings import OrphanSettings, Settings
@@ -41,6 +42,7 @@ ALIVE_S = 2.0
 DEAD_AFTER_S = 60.0  # of silence on a connection that is pinged every few seconds
 CREATES_S = 5.0  # for creates to end when the plugin stops
 READY_WITHIN_S = 20.0
+LOG_EVERY_S = 10.0  # of one kind of change of a pool
 
 
 class CountCallbacks(NamedTuple):
@@ -56,6 +58,7 @@ class Service:
 
     def __init__(self, settings: Settings, callbacks: CountCallbacks) -> None:
         self.is_stopping: Callable[[], bool] = lambda: False
+        self._logged: dict[tuple[str, str], float] = {}  # pool and kind -> when
         self.bridge = Bridge()
         self.pools = Pools(settings.pool_timeout_s)
         self.table = JobTable(settings.default_pool, homes=Homes(settings.state_directory))
@@ -187,14 +190,21 @@ class Service:
 
     def _on_config(self, config: Config) -> None:
         if self.pools.update_config(config):
-            logger.info("pool %s: build configuration %s", config.pool, config.digest)
+            self._log(logging.INFO, config.pool, "build configuration", config.digest)
         self._retries.wake(config.pool)
 
     def _on_resources(self, resources: Resources) -> None:
         before = self.pools.update_resources(resources)
         if resources.left_out and (before is None or before.left_out != resources.left_out):
-            logger.warning("pool %s: %s", resources.pool, resources.left_out)
+            self._log(logging.WARNING, resources.pool, "resources", resources.left_out)
         self._retries.wake(resources.pool)
+
+    def _log(self, level: int, pool: str, kind: str, value: str) -> None:
+        """Log what a pool has changed, now and then: a site may change it all the time."""
+        now = time.monotonic()
+        if now - self._logged.get((pool, kind), float("-inf")) >= LOG_EVERY_S:
+            self._logged[pool, kind] = now
+            logger.log(level, "pool %s: %s: %s", pool, kind, value)
 
     def _on_statuses(self, published: StatusUpdate) -> None:
         self.resync.apply(published)

@@ -31,12 +31,12 @@ class Share:
 
     @contextlib.contextmanager
     def spending(self) -> Iterator[None]:
-        """Take the time that the block needs, in which nothing may be awaited."""
-        began = time.perf_counter()
+        """Take the CPU time that the block needs, in which nothing may be awaited."""
+        began = time.thread_time()
         try:
             yield
         finally:
-            self.spend(time.perf_counter() - began)
+            self.spend(time.thread_time() - began)
 
     def pause_s(self) -> float:
         """Return how long the next message has to wait."""
