@@ -21,6 +21,7 @@ from typing import Any, Callable, NamedTuple, Optional, TypeVar
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.aio.subscription import DEFAULT_SUB_PENDING_BYTES_LIMIT
 from nats.errors import Error as NatsError
 from nats.errors import SlowConsumerError
 
@@ -48,7 +49,7 @@ from templates.nats.requests import (
     next_message,
     reason_of,
 )
-from templates.nats.shares import MESSAGE_S, Share, WaitingMessages
+from templates.nats.shares import MESSAGE_S, MOST_WAITING_BYTES, Share, WaitingMessages
 from templates.nats.subjects import ANSWER_PARTS, REQUEST_PARTS, is_inbox, row_of
 
 logger = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Subscription(NamedTuple):
     subject: str
     queue: str
     take: Callable[[Msg], Awaitable[None]]
+    most_unread: int = DEFAULT_SUB_PENDING_BYTES_LIMIT  # bytes in nats-py's queue
 
 
 class Request:
@@ -274,7 +276,7 @@ class Link:
                 waiting.is_handled = True
                 self._spawn(self._handle_publications(message.subject, waiting, handler, largest))
 
-        self._subscriptions.append(Subscription(where, "", take))
+        self._subscriptions.append(Subscription(where, "", take, 2 * MOST_WAITING_BYTES))
 
     @contextlib.asynccontextmanager
     async def stream(
@@ -386,7 +388,10 @@ class Link:
             requester = await Requester.on(opened)
             for subscription in self._subscriptions:
                 await opened.subscribe(
-                    subscription.subject, queue=subscription.queue, cb=subscription.take
+                    subscription.subject,
+                    queue=subscription.queue,
+                    cb=subscription.take,
+                    pending_bytes_limit=subscription.most_unread,
                 )
             return requester
 

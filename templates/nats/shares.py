@@ -14,7 +14,7 @@ SHARE = 0.2  # of the loop's time, for the messages of one pool
 SAVED_S = 2.0  # what one that was quiet may take at once
 MESSAGE_S = 0.0001  # what a message costs besides being read
 MOST_WAITING = 64  # messages of one subject that wait for their turn
-MOST_WAITING_BYTES = 8 * 1024 * 1024
+MOST_WAITING_BYTES = 4 * 1024 * 1024
 
 
 class Share:
