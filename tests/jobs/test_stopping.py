@@ -130,7 +130,7 @@ def await_in(script: str) -> list[str]:
         start_new_session=True,
     ) as running:
         try:
-            return running.communicate(timeout=30)[0].split()
+            return running.communicate(timeout=120)[0].split()
         finally:
             for process in everyone_below(running.pid):
                 send(process, signal.SIGKILL)
@@ -569,7 +569,7 @@ def test_the_end_may_come_at_any_of_many_moments(folder: Path, everybody: bool) 
 
 def test_nothing_that_is_just_being_started_outlives_what_is_killed(folder: Path) -> None:
     """As a probe would that is started while those of a container are ended."""
-    core = render("core.sh.j2", binds=False, hosts=False, message_paths=False)
+    core = render("core.sh.j2", binds=False, hosts=False, message_paths=False, common=False)
     script = f"""{core}
         set -m
         exec 9<> <(:)

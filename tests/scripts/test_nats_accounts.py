@@ -17,6 +17,8 @@ from templates.nats.subjects import PLUGIN, ROLES
 from tests.scripts.test_nats_site import HEARING, JOB, SAYING, raw
 from tests.support.nats_users import Site
 
+pytestmark = pytest.mark.security
+
 MIB = 1024 * 1024
 SUBSCRIPTIONS = 1_000_000
 CONNECTIONS = 300

@@ -19,6 +19,8 @@ from templates.nats.subjects import PLUGIN
 from tests.support.nats_server import NatsServer
 from tests.support.nats_users import Site, started
 
+pytestmark = pytest.mark.security
+
 NEW_SITES = 3
 ASKERS = 4
 LARGE = range(0, 1000, 50)  # some of what one asks for
@@ -86,6 +88,22 @@ def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Servers]
         server.stop()
 
 
+async def count_text(request: Request) -> None:
+    """Take a request, which may be large."""
+    pool = request.subject.rpartition(".")[2]
+    await request.answer(pool, {"heard": len((await request.message(pool))["text"])})
+
+
+async def exchange(plugin: Link, pool: str, *, much: bool = True) -> None:
+    """Ask a site; with much, in parts both ways: requests of creates, answers to queries."""
+    text = NOISE if much else "small"
+    answer = await plugin.request(pool, f"interlink.create.{pool}", {"text": text}, LONG_S)
+    assert answer["heard"] == len(text)
+    if much:
+        answer = await plugin.request(pool, f"interlink.query.{pool}", {"much": True}, LONG_S)
+        assert answer["text"] == NOISE
+
+
 class Load:
     """What goes on at a site while others are added."""
 
@@ -96,16 +114,16 @@ class Load:
         self.asked = 0
         self.ended = asyncio.Event()
         self.slow = asyncio.Event()
-        self.alpha.subscribe("interlink.create.a", self._create, queue="a")
+        self.alpha.subscribe("interlink.create.a", count_text, queue="a")
         self.alpha.subscribe("interlink.query.a", self._query, queue="a")
         self.alpha.subscribe("interlink.logs.a.*", self._log, queue="a")
         self.plugin.subscribe("interlink.status.*", self._hear)
 
-    async def _create(self, request: Request) -> None:
-        await request.answer("a", await request.message("a"))
-
     async def _query(self, request: Request) -> None:
-        """Answer after all that happens meanwhile."""
+        """Answer with much at once, or after all that happens meanwhile."""
+        if (await request.message("a")).get("much"):
+            await request.answer("a", {"text": NOISE})
+            return
         await self.ended.wait()
         await request.answer("a", {"late": True})
 
@@ -148,12 +166,8 @@ class Load:
         for number in itertools.count():
             if self.ended.is_set():
                 return
-            text = NOISE if number in LARGE else "small"
             with contextlib.suppress(NoResponders):
-                answer = await self.plugin.request(
-                    "a", "interlink.create.a", {"text": text}, LONG_S
-                )
-                assert answer["text"] == text
+                await exchange(self.plugin, "a", much=number in LARGE)
                 self.asked += 1
 
     async def _publish(self) -> None:
@@ -191,17 +205,17 @@ async def greets(servers: Servers, load: Load, name: str, pool: str, server: int
     """A new site answers and is heard, wherever it is connected."""
     link = servers.link(name, server)
 
-    async def echo(request: Request) -> None:
-        await request.answer(pool, await request.message(pool))
+    async def much(request: Request) -> None:
+        await request.answer(pool, {"text": NOISE})
 
-    link.subscribe(f"interlink.create.{pool}", echo, queue=pool)
+    link.subscribe(f"interlink.create.{pool}", count_text, queue=pool)
+    link.subscribe(f"interlink.query.{pool}", much, queue=pool)
     async with started(link):
-        answer = None
-        while answer is None:  # its subscription has to reach the plugin's server
+        is_answered = False
+        while not is_answered:  # its subscriptions have to reach the plugin's server
             with contextlib.suppress(NoResponders):
-                asked = f"interlink.create.{pool}"
-                answer = await load.plugin.request(pool, asked, {"text": NOISE}, LONG_S)
-        assert answer["text"] == NOISE
+                await exchange(load.plugin, pool)
+                is_answered = True
         for number in range(10):
             await link.publish(f"interlink.status.{pool}", {"number": number})
         while len(load.heard.get(f"interlink.status.{pool}", ())) < 10:

@@ -22,6 +22,8 @@ from templates.nats.connection import Link, Request
 from templates.nats.subjects import KUEUE, OPERATOR, PLUGIN
 from tests.support.nats_users import Site, started
 
+pytestmark = pytest.mark.security
+
 JOB = "hello-0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 TEXTS = {
     "small": "small",

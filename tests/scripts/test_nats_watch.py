@@ -18,6 +18,8 @@ from tests.scripts.test_nats_accounts import Socket, sockets, works
 from tests.support.nats_users import Site
 from tests.support.sources import REPO
 
+pytestmark = pytest.mark.security
+
 SITES = ["alpha", "beta"]
 MANY = 100_000
 

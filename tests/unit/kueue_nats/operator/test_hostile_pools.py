@@ -21,6 +21,8 @@ from templates.protocol.publications import Resources
 from tests.support.nats_server import NatsServer
 from tests.unit.submitter.rig import eventually
 
+pytestmark = pytest.mark.security
+
 REPO = Path(__file__).resolve().parents[4]
 MIB = 1024 * 1024
 GPU = "nvidia.com/gpu"

@@ -10,6 +10,8 @@ from kueue_nats.plan.objects import NEW, cluster_queue
 from kueue_nats.plan.planner import MAX_FLAVORS, MAX_RESOURCES, UNLIMITED
 from tests.unit.kueue_nats.masters import UID, heard, master, offer, planned
 
+pytestmark = pytest.mark.security
+
 ROOM = MAX_RESOURCES - len(UNLIMITED)
 GPU = "nvidia.com/gpu"
 EARLY, LATE = "0.example", "zzz.example"

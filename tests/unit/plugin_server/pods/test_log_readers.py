@@ -28,6 +28,8 @@ from tests.unit.plugin_server.gunicorn import Gunicorn, UnixConnection
 from tests.unit.plugin_server.pod_builders import job_of, log_request, pod, status
 from tests.unit.plugin_server.site import Site
 
+pytestmark = pytest.mark.security
+
 MIB = 1024 * 1024
 GROWTH = 100 * MIB  # what one site, or one author, may cost the plugin
 

@@ -10,6 +10,8 @@ import pytest
 from plugin_server.state import homes as module
 from plugin_server.state.homes import Homes
 
+pytestmark = pytest.mark.security
+
 
 def uids(count: int) -> list[str]:
     return [str(uuid.uuid4()) for _ in range(count)]

@@ -16,6 +16,8 @@ from submitter.cli import check_trust, config_file
 from submitter.cli.report import Report
 from templates.nats.options import LinkSettings
 
+pytestmark = pytest.mark.security
+
 OTHER_USER = 65534
 KEY = "/etc/interlink/nats.nkey"
 

@@ -13,6 +13,8 @@ import pytest
 
 from tests.support.sources import REPO
 
+pytestmark = pytest.mark.security
+
 OTHER_USER = 65534
 SECRET = "hunter2"
 # Says what the options hold, what standard input still tells it and a child, and whether others

@@ -35,6 +35,8 @@ from templates.site.build_config import (
 )
 from templates.translation.build import build
 
+pytestmark = pytest.mark.security
+
 UID = "0f1e2d3c-4b5a-6978-8796-a5b4c3d2e1f0"
 EVERYWHERE = (*RUNTIMES, KUBERNETES)
 CONTAINERS = ("apptainer", "singularity", "podman")

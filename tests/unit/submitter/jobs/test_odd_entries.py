@@ -37,6 +37,8 @@ from templates.protocol.publications import read_status
 from tests.unit.submitter.fakes import moody, site_of
 from tests.unit.submitter.rig import accepted, eventually, job_of, placed
 
+pytestmark = pytest.mark.security
+
 HANGS_S = 60  # none of this waits for anything that takes so long
 MORE_MEMORY = 1 << 30
 SPARSE = 3 << 30

@@ -10,6 +10,8 @@ from nats.aio.msg import Msg
 from templates.nats import shares
 from templates.nats.shares import SAVED_S, SHARE, Share, WaitingMessages
 
+pytestmark = pytest.mark.security
+
 
 class Clock:
     def __init__(self) -> None:

@@ -25,6 +25,8 @@ from tests.support.hostile_pods import (
     with_volume,
 )
 
+pytestmark = pytest.mark.security
+
 LIMITS = Path(__file__).parents[4] / "docs" / "limits.md"
 WITH_VOLUME = {"volumes": [{"name": "v"}]}
 LONG = 100_000  # characters of one word, which alone is not too long

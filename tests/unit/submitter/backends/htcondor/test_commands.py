@@ -119,7 +119,7 @@ def test_submitters_of_one_client_agree_in_a_bucket(
             folder = tmp_path_factory.mktemp(name)
             started.append(Submitter(server, folder, backend="htcondor", options=options))
             started[-1].until_ready(centre)
-        words = "the bucket tokens-here: stream not found"
+        words = "the bucket tokens-here: there is no such bucket"
         for submitter in started:
             eventually(lambda submitter=submitter: words in submitter.words())
         centre.do(_make_bucket(server.url))
@@ -136,5 +136,5 @@ def test_submitters_of_one_client_agree_in_a_bucket(
 
 async def _make_bucket(url: str) -> None:
     client = await nats_py.connect(url)
-    await client.jetstream().create_key_value(KeyValueConfig("tokens-here", history=1))
+    await client.jetstream().create_key_value(KeyValueConfig("tokens-here", history=1, direct=True))
     await client.close()
