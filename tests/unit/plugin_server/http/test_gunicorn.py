@@ -27,6 +27,7 @@ from tests.unit.plugin_server.site import Site
 # --- threads --------------------------------------------------------------------------------------
 
 
+@pytest.mark.security
 def test_five_hundred_creates_that_wait_and_all_followers_leave_status_and_ping_alone(
     nats: NatsServer, site: Site, tmp_path: Path
 ) -> None:

@@ -113,6 +113,7 @@ def trickling(server: Gunicorn, stop: threading.Event) -> threading.Thread:
     return threading.Thread(target=trickle)
 
 
+@pytest.mark.security
 @pytest.mark.parametrize("attack", ["heads", "a long line", "a body", "chunks", "connections"])
 def test_what_strangers_do_there_costs_little_and_delays_nobody(
     server: Gunicorn, attack: str

@@ -197,6 +197,7 @@ def test_a_pod_that_no_pool_has_is_refused(plugin: Plugin) -> None:
     assert answer.text == f"no pool is known to have pod {uid} (alive: slurm-a)\n"
 
 
+@pytest.mark.security
 @pytest.mark.parametrize("is_away", [False, True])
 def test_another_pool_does_not_answer_for_a_pod_after_a_restart(
     make_plugin: MakePlugin, site: Site, nats: NatsServer, tmp_path: Path, is_away: bool
