@@ -25,7 +25,7 @@ engine=(buildah --root "$store/images" --runroot "$store/run")
 digest() {
     local programs=("$nats_server" "$interlink/interlink" "$interlink/virtual-kubelet")
     {
-        cat "$(readlink -f "$0")" "${programs[@]}"
+        cat "$(readlink -f "$0")" "${programs[@]}" /bin/busybox
         cd "$repo"
         tar -c --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=a+rX --exclude=__pycache__ \
             setup.py setup.cfg README.md LICENSE scripts/images kueue_nats plugin_server submitter templates
@@ -52,11 +52,12 @@ make_base() {
     rm -rf "$root"
 }
 
-# An image with nothing but one program.
+# An image with nothing but one program, and what probes call (NATS's own has it from Alpine).
 make_from() { # NAME PROGRAM PLACE
     local container
     container=$("${engine[@]}" from scratch)
     "${engine[@]}" copy --quiet "$container" "$2" "$3" >/dev/null
+    "${engine[@]}" copy --quiet "$container" /bin/busybox /usr/local/bin/wget >/dev/null
     "${engine[@]}" config --entrypoint "[\"$3\"]" --env PATH=/usr/local/bin "$container"
     "${engine[@]}" commit --quiet --rm "$container" "$1" >/dev/null
 }
@@ -92,7 +93,7 @@ make_all() { # FOLDER
     save "$1/submitters.tar" "$prefix/interlink-nats-submitter"{,-condor}":$version"
 }
 
-need_packages buildah debootstrap
+need_packages buildah busybox-static debootstrap
 mkdir -p "$store/archives"
 exec 8>"$store.lock"
 flock 8
