@@ -12,10 +12,12 @@ ever where the server's configuration is.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,9 +34,7 @@ SERVER_CONF = "nats-server.conf"
 # What a site is at the server.
 OPEN = "open"  # it has an account, and speaks through it
 CLOSED = "closed"  # it has an account, and nobody may use it
-GUEST = (
-    "guest"  # its user stands in the cluster's account, as sites had it before they had their own
-)
+GUEST = "guest"  # its user is one of the cluster's account, as before there were others
 
 SERVER = """\
 # The NATS server through which the cluster and its sites meet. Written once by nats-site: change
@@ -95,6 +95,20 @@ class Register(NamedTuple):
     def sites(self) -> dict[str, User]:
         """Users with pools."""
         return {name: user for name, user in self.users.items() if user.pools}
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Let no other command change the files meanwhile; wait for one that does."""
+    if not folder.is_dir():
+        yield  # to be told so by ``load``
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def load(folder: Path) -> Register:

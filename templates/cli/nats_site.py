@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import re
 import shutil
@@ -42,7 +43,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     arguments = _parser().parse_args(argv)
     act: Callable[[argparse.Namespace], str] = arguments.act
     try:
-        sys.stdout.write(act(arguments))
+        changes = nats_files.locked(arguments.dir) if act in CHANGES else contextlib.nullcontext()
+        with changes:
+            done = act(arguments)
+        sys.stdout.write(done)
     except InterlinkNatsError as error:
         sys.stderr.write(f"nats-site: {error}\n")
         return 1
@@ -300,6 +304,9 @@ async def _create_stream(settings: LinkSettings, bucket: str) -> Any:
         return json.loads(await link.request_raw(where, json.dumps(config).encode(), CONNECT_S))
     finally:
         await link.stop()
+
+
+CHANGES = (init_server, add_site, open_sites, close_sites, remove_site, write_anew)
 
 
 # --- parts of them --------------------------------------------------------------------------------

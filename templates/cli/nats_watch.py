@@ -113,13 +113,15 @@ def exceeded(
 
 def close(watch: Watch, sites: Iterable[str]) -> None:
     """Close the accounts of sites, and have the server hear of it."""
-    register = nats_files.load(watch.folder)
-    closing = [site for site in sites if register.users[site].state == OPEN]
+    with nats_files.locked(watch.folder):
+        register = nats_files.load(watch.folder)
+        closing = [s for s in sites if s in register.sites and register.users[s].state == OPEN]
+        for site in closing:
+            register.users[site] = register.users[site]._replace(state=CLOSED)
+        if closing:
+            nats_files.save(watch.folder, register)
     if not closing:
         return
-    for site in closing:
-        register.users[site] = register.users[site]._replace(state=CLOSED)
-    nats_files.save(watch.folder, register)
     for site in closing:
         _say(f"{site}: closed; nats-site open {site} lets it in again")
     try:

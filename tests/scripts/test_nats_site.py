@@ -9,6 +9,7 @@ import os
 import re
 import stat
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -715,3 +716,18 @@ def test_sites_of_one_account_keep_working_and_are_moved(
     assert "nats-site open alpha" in capsys.readouterr().out
     assert Path(made.seed_file("alpha")).read_text() == seed
     assert not (made.folder / "users").exists()
+
+
+def test_commands_at_the_same_time_do_not_undo_each_other(tmp_path: Path) -> None:
+    folder = tmp_path / "nats"
+    assert nats_site.main(["init", str(folder)]) == 0
+    names = [f"site{number}" for number in range(12)]
+    command = (sys.executable, "-m", "templates.cli.nats_site", "add", "--dir", str(folder))
+    running = [
+        subprocess.Popen([*command, name, name], stdout=subprocess.DEVNULL) for name in names
+    ]
+    assert [process.wait() for process in running] == [0] * len(names)
+    register = json.loads((folder / "nats-site.json").read_text())
+    assert set(names) < set(register["users"])
+    text = (folder / "accounts.conf").read_text()
+    assert [name for name in names if f"accounts/{name}.conf" not in text] == []
