@@ -102,3 +102,13 @@ def test_what_is_not_as_on_a_real_node_is_a_limit_that_is_told(site: str) -> Non
     limits = " ".join((REPO / "docs" / "limits.md").read_text(encoding="utf-8").split())
     noted = {words for row in ROWS.values() for words in row.limits(site).values()}
     assert {words for words in noted if words not in limits} == set()
+
+
+def test_the_tests_that_pages_name_are_there() -> None:
+    named = {
+        (page.name, path)
+        for page in (REPO / "docs").glob("*.md")
+        for path in re.findall(r"`(tests/[\w./]+)`", page.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 20
+    assert [name for name in sorted(named) if not (REPO / name[1]).exists()] == []
