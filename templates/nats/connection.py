@@ -249,12 +249,14 @@ class Link:
         To be called before ``start``. Each message gets a task of its own, so that a slow one
         never delays another.
         """
-        room = asyncio.Semaphore(HANDLERS_AT_ONCE)
+        rooms: list[asyncio.Semaphore] = []  # one, made in the loop: Python 3.9 wants it so
 
         async def take(message: Msg) -> None:
-            await room.acquire()
+            if not rooms:
+                rooms.append(asyncio.Semaphore(HANDLERS_AT_ONCE))
+            await rooms[0].acquire()
             task = self._spawn(self._handle(handler, message))
-            task.add_done_callback(lambda _: room.release())
+            task.add_done_callback(lambda _: rooms[0].release())
 
         self._subscriptions.append(Subscription(where, queue, take))
 
