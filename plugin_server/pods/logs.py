@@ -64,9 +64,13 @@ class Logs:
         """
         options = read_log_options(body, int(time.time() * 1000))
         pool = self._table.home(options.uid) or self._search(options)
+        alive = self._pools.alive()
+        known = ", ".join(alive) or "none"
         if not pool:
-            alive = ", ".join(self._pools.alive()) or "none"
-            raise Refused(404, f"no pool is known to have pod {options.uid} (alive: {alive})")
+            raise Refused(404, f"no pool is known to have pod {options.uid} (alive: {known})")
+        if pool not in alive and self._table.find(options.uid, pool) is None:
+            reason = f"pool {pool}, where pod {options.uid} should be, is silent (alive: {known})"
+            raise Refused(404, reason)
         return _limit(self._read(pool, options, client), options.limit)
 
     def _search(self, options: LogOptions) -> str:

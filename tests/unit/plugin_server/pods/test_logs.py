@@ -197,6 +197,19 @@ def test_a_pod_that_no_pool_has_is_refused(plugin: Plugin) -> None:
     assert answer.text == f"no pool is known to have pod {uid} (alive: slurm-a)\n"
 
 
+@pytest.mark.parametrize("options", [{}, {"Follow": True}])
+def test_a_pod_of_a_pool_that_was_never_heard_has_no_log(
+    plugin: Plugin, options: dict[str, Any]
+) -> None:
+    """Also if it is followed, which may take as long as it likes where there is a job."""
+    raw = pod(pool="nobody")
+    plugin.status(raw)
+    answer = plugin.client.get("/getLogs", data=log_request(raw, **options))
+    assert answer.status_code == 404
+    uid = raw["metadata"]["uid"]
+    assert answer.text == f"pool nobody, where pod {uid} should be, is silent (alive: slurm-a)\n"
+
+
 @pytest.mark.security
 @pytest.mark.parametrize("is_away", [False, True])
 def test_another_pool_does_not_answer_for_a_pod_after_a_restart(
