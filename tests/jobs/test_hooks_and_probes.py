@@ -111,7 +111,7 @@ def test_post_start_runs_in_the_container_before_it_counts_as_running(site: Site
     running = site.start(
         pod(
             sh(
-                f"echo mine >/tmp/{name}; {STAY}",
+                f"echo mine >/tmp/{name}.new; mv /tmp/{name}.new /tmp/{name}; {STAY}",
                 volumeMounts=[WORK],
                 lifecycle={"postStart": execute(hook.replace("$0", name))},
             ),
