@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from fnmatch import fnmatchcase
 from typing import Optional
 
 from submitter.common.errors import Forbidden
@@ -17,6 +16,7 @@ from submitter.config import runtime_options
 from submitter.config.evidence import find_undeclared, is_below
 from submitter.config.settings import Policy, Pool
 from templates.common.errors import one_line
+from templates.common.names import matches_any
 from templates.common.quantity import byte_count, cpu_milli
 from templates.job.model import Job
 from templates.resolve.images import path_of, spellings
@@ -57,9 +57,9 @@ def _raise_first(violations: Iterable[tuple[str, str]]) -> None:
 
 def _violations(job: Job, pool: Pool) -> Iterator[tuple[str, str]]:
     policy = pool.policy
-    if policy.namespaces is not None and not _matches(job.namespace, policy.namespaces):
+    if policy.namespaces is not None and not matches_any(job.namespace, policy.namespaces):
         yield "policy.namespaces", f"pods of namespace {job.namespace}"
-    if not _matches(job.runtime, policy.runtimes):
+    if not matches_any(job.runtime, policy.runtimes):
         yield "policy.runtimes", f"scripts for runtime {job.runtime}"
     yield from _image_violations(job, pool)
     yield from _annotation_violations(job, pool)
@@ -76,10 +76,6 @@ def _host_paths(job: Job, policy: Policy) -> Iterable[str]:
         return job.host_paths  # an option may name any path, in whatever way
     named = runtime_options.host_paths(job.options, policy.runtime_options)
     return (*job.host_paths, *named)
-
-
-def _matches(text: str, patterns: Iterable[str]) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 def _right_violations(job: Job, policy: Policy) -> Iterator[tuple[str, str]]:
@@ -105,7 +101,7 @@ def _image_violations(job: Job, pool: Pool) -> Iterator[tuple[str, str]]:
             if not _is_path_allowed(image, path, policy.images, places):
                 hint = "a path of the site, which an item besides * has to name, or host_paths"
                 yield "policy.images", f"{one_line(image, 100)}: {hint}"
-        elif not any(_matches(name, policy.images) for name in spellings(image)):
+        elif not any(matches_any(name, policy.images) for name in spellings(image)):
             yield "policy.images", image or "a container without an image"
         elif ".." in image.split("/") and "*" not in policy.images:
             yield "policy.images", image
@@ -114,7 +110,7 @@ def _image_violations(job: Job, pool: Pool) -> Iterator[tuple[str, str]]:
 def _is_path_allowed(image: str, path: str, patterns: Iterable[str], places: Iterable[str]) -> bool:
     """Return whether a file or directory of the site may be an image: it shows all that it has."""
     named = [pattern for pattern in patterns if pattern != "*"]
-    if _matches(image, named) and ".." not in path.split("/"):
+    if matches_any(image, named) and ".." not in path.split("/"):
         return True
     return "*" in patterns and is_below(path, [place for place in places if place[:1] == "/"])
 
@@ -129,9 +125,9 @@ def _annotation_violations(job: Job, pool: Pool) -> Iterator[tuple[str, str]]:
         names = (key, name)
         if name in ON_THE_NODE and name not in rules.annotations:
             yield "build.rules.annotations", f"the annotation {name}, which it does not name"
-        if not any(_matches(one, policy.annotations) for one in names):
+        if not any(matches_any(one, policy.annotations) for one in names):
             yield "policy.annotations", f"the annotation {name}"
-        if any(_matches(one, policy.forbidden_annotations) for one in names):
+        if any(matches_any(one, policy.forbidden_annotations) for one in names):
             yield "policy.forbidden_annotations", f"the annotation {name}"
         if name == FLAGS and policy.forbidden_flags:
             yield from _flag_violations(job.annotations.get(key, ""), policy.forbidden_flags)

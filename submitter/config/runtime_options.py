@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Collection, Iterator, Sequence
-from fnmatch import fnmatchcase
+
+from templates.common.names import matches_any
 
 _BINDS = ("--bind", "-B")  # of Apptainer: several, separated by commas
 _VOLUMES = ("--volume", "-v")  # of podman
@@ -44,14 +45,11 @@ def _options(words: Sequence[str], patterns: Collection[str]) -> Iterator[tuple[
         word = rest.pop()
         if rest and word.startswith("-") and "=" not in word:
             joined = f"{word}={rest[-1]}"
-            if word in _MOUNTING or (not _matches(word, patterns) and _matches(joined, patterns)):
+            is_whole = matches_any(word, patterns)
+            if word in _MOUNTING or (not is_whole and matches_any(joined, patterns)):
                 word = joined
                 rest.pop()
-        yield word, _matches(word, patterns)
-
-
-def _matches(text: str, patterns: Collection[str]) -> bool:
-    return any(fnmatchcase(text, pattern) for pattern in patterns)
+        yield word, matches_any(word, patterns)
 
 
 def _mount_sources(text: str, value: str) -> Iterator[str]:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Collection
+from fnmatch import fnmatchcase
 from functools import lru_cache
 
 from templates.common.errors import ConfigError, Located, PodRejected
@@ -85,6 +87,11 @@ def has_long_name(path: str) -> bool:
     if len(path) <= _SURELY_SHORT:
         return False
     return any(len(part.encode()) > _LONGEST_NAME for part in path.split("/"))
+
+
+def matches_any(text: str, patterns: Collection[str]) -> bool:
+    """Return whether a text matches one of these shell patterns."""
+    return "*" in patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
 
 
 def job_name(pod_name: str, uid: str) -> str:

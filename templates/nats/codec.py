@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Optional
 
 from templates.common.errors import PodRejected, WireError
-from templates.common.json_codec import dump_json, load_json
+from templates.common.json_codec import count_values, dump_json, load_json
 from templates.common.validation import object_at, text_at
 
 VERSION = 1
@@ -99,7 +99,7 @@ def _cut(attached: bytes, sizes: object, largest: int) -> list[bytes]:
 
 
 def _head(raw: bytes, most: int) -> dict[str, Any]:
-    if len(raw) > most and sum(map(raw.count, (b",", b"[", b"{"))) > most:
+    if len(raw) > most and count_values(raw) > most:
         raise WireError("message", f"has more than {most} values")
     try:
         message = load_json(raw)

@@ -7,11 +7,11 @@ it what it means. The loader and the sample (``file.py``) and docs/build-config.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Annotated, Optional
 
+from templates.common.names import matches_any
 from templates.settings.types import (
     REQUIRED,
     Bash,
@@ -266,13 +266,9 @@ class Rules:
                 f"this site does not allow it: it {ON_THE_NODE[name]}, as the site's user;"
                 f" rules.annotations of the site's build config turns it on: {name}"
             )
-        if not _matches(name, self.annotations) or _matches(name, self.forbidden_annotations):
+        if not matches_any(name, self.annotations) or matches_any(name, self.forbidden_annotations):
             return "this site does not allow it"
         return ""
-
-
-def _matches(name: str, patterns: Collection[str]) -> bool:
-    return "*" in patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
